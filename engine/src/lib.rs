@@ -1,1 +1,10 @@
-//! Engine.
+//! The engine: plain data (`types`), the plan, the model, the cache and the scheduler, joined by traits.
+//!
+//! Layers inside this crate, lowest first; a module imports only what stands above it in this list:
+//! `types` → `weights`, `tokenizer` → `model`, `backend`, `collective` → `cache`, `scheduler`, `sampler` → `executor`
+//! → `runner`. `plan` alone imports `capdb`.
+
+pub mod executor;
+pub mod model;
+pub mod types;
+pub mod weights;

@@ -1,0 +1,8 @@
+//! Model families: what a configuration says and how a forward pass goes.
+
+mod config;
+
+pub use config::{
+    Activation, Attention, Family, LatentAttention, LayerKind, ModelConfig, MoeConfig, RopeConfig, RopeScaling,
+    RouterScore,
+};

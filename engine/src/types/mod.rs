@@ -1,0 +1,11 @@
+//! The nouns of the engine: plain data that imports nothing of ours.
+
+mod batch;
+mod output;
+mod request;
+mod sampling;
+
+pub use batch::{Batch, BatchEntry, LogitsRows, PageId, Phase, Sampling, SlotId};
+pub use output::{EntryOutput, FinishReason, StepOutput, TokenLogprobs, TokenOutput};
+pub use request::{EventSink, Request, RequestEvent, RequestFailure, RequestId, Usage};
+pub use sampling::SamplingParams;
