@@ -107,6 +107,19 @@ pub enum LayerKind {
     Moe,
 }
 
+/// How the checkpoint's weights are compressed, from `quantization_config`; for memory planning and display.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QuantizationConfig {
+    /// "fp8", "compressed-tensors", "gguf", ...
+    pub method: String,
+    /// Bits of one weight of a compressed module, scales not counted.
+    pub weight_bits: usize,
+    /// Weights that share one scale along the input dimension, where the checkpoint says so.
+    pub group: Option<usize>,
+    /// Modules that keep the plain data type, as the checkpoint writes them (names or `re:` patterns).
+    pub ignored: Vec<String>,
+}
+
 /// The normalised shape of a decoder-only model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
@@ -131,6 +144,10 @@ pub struct ModelConfig {
     pub layer_kinds: Vec<LayerKind>,
     /// Data type the checkpoint names, for display and memory planning ("bfloat16").
     pub dtype: String,
+    pub quantization: Option<QuantizationConfig>,
     pub bos_token: Option<u32>,
     pub eos_tokens: Vec<u32>,
+    /// What the configuration asks for and no forward pass of ours does, one sentence each with key and value. The
+    /// model can be planned; serving it would give wrong answers, so `serve` refuses unless this is empty.
+    pub unserved: Vec<String>,
 }

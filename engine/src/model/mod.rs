@@ -3,6 +3,6 @@
 mod config;
 
 pub use config::{
-    Activation, Attention, Family, LatentAttention, LayerKind, ModelConfig, MoeConfig, RopeConfig, RopeScaling,
-    RouterScore,
+    Activation, Attention, Family, LatentAttention, LayerKind, ModelConfig, MoeConfig, QuantizationConfig, RopeConfig,
+    RopeScaling, RouterScore,
 };

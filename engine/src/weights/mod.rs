@@ -1,5 +1,7 @@
 //! Model weights as named, typed byte ranges, whatever file they came from.
 
+use std::borrow::Cow;
+
 /// Element or block type of a stored tensor. Block formats are those of GGUF, laid out along the last dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WeightType {
@@ -48,13 +50,22 @@ impl WeightType {
     }
 }
 
+/// What is known of a stored tensor without touching its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorInfo {
+    pub kind: WeightType,
+    /// Row-major, last dimension contiguous, e.g. `[out_features, in_features]` for a linear layer.
+    pub shape: Vec<usize>,
+}
+
 /// A stored tensor: row-major, last dimension contiguous, e.g. `[out_features, in_features]` for a linear layer.
 #[derive(Clone, Debug)]
 pub struct TensorView<'a> {
     pub kind: WeightType,
     pub shape: Vec<usize>,
-    /// Exactly as many bytes as `kind` and `shape` need.
-    pub bytes: &'a [u8],
+    /// Exactly as many bytes as `kind` and `shape` need: borrowed from the file, or owned where rows had to be
+    /// reordered or were generated. No alignment is promised.
+    pub bytes: Cow<'a, [u8]>,
 }
 
 /// Why a tensor cannot be had.
@@ -81,6 +92,10 @@ fn near_text(near: &[String]) -> String {
 pub trait WeightSource: Send + Sync {
     fn names(&self) -> Vec<String>;
 
-    /// A tensor by name, without copying where the file allows it.
-    fn tensor(&self, name: &str) -> Result<TensorView<'_>, WeightError>;
+    /// Type and shape of a tensor, for those whose shape no configuration tells.
+    fn info(&self, name: &str) -> Result<TensorInfo, WeightError>;
+
+    /// A tensor by name, without copying where the file allows it. The caller states the shape that its
+    /// configuration needs: a file that disagrees is a [`WeightError::Shape`], and random weights are made to measure.
+    fn tensor(&self, name: &str, shape: &[usize]) -> Result<TensorView<'_>, WeightError>;
 }
