@@ -1,1 +1,8 @@
-//! Capability database.
+//! The capability database: what each GPU architecture can do, as data with evidence, and the decision made from it.
+//!
+//! `record` holds the author form, `yaml` reads files strictly, `resolve` merges parents and products into one record
+//! whose every value knows its origin, `decide` is the pure decision.
+
+pub mod problem;
+pub mod quantity;
+pub mod record;
