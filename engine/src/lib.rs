@@ -4,6 +4,8 @@
 //! `types` → `weights`, `tokenizer` → `model`, `backend`, `collective` → `cache`, `scheduler`, `sampler` → `executor`
 //! → `runner`. `plan` alone imports `capdb`.
 
+pub mod backend;
+pub mod collective;
 pub mod executor;
 pub mod model;
 pub mod types;

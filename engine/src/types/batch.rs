@@ -12,8 +12,8 @@ pub struct PageId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SlotId(pub u32);
 
-/// What kind of step a batch entry is. Collectives, kernels and graphs are planned per phase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// What kind of forward pass rows belong to. Collectives, kernels and graphs are planned per phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
     /// A chunk of a prompt.
     Prefill,
@@ -21,6 +21,20 @@ pub enum Phase {
     Decode,
     /// The drafted tokens of a speculative step, root included.
     Verify,
+    /// A pass of the draft model, inside the executor: a batch entry never has it.
+    Draft,
+}
+
+impl Phase {
+    /// The label in metrics and in the plan.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Prefill => "prefill",
+            Self::Decode => "decode",
+            Self::Verify => "verify",
+            Self::Draft => "draft",
+        }
+    }
 }
 
 /// Which rows of an entry need logits.

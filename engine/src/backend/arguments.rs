@@ -1,0 +1,175 @@
+//! Arguments of the operations, by name. `rows` is the number of active rows of every buffer in the same struct.
+
+use std::ops::Range;
+
+use super::Backend;
+use crate::model::{Activation, MoeConfig};
+
+/// A regular set of column blocks in every row: `count` blocks of `width` columns, `stride` apart, the first at
+/// `offset`. Query heads of 64 in a fused row are `{offset: 0, count: heads, stride: 64, width: 64}`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    pub offset: usize,
+    pub count: usize,
+    pub stride: usize,
+    pub width: usize,
+}
+
+/// Which cached head a query head reads: `(head + offset) / group`. The offset is not 0 where a rank's first query
+/// head is not the first of its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadGroups {
+    /// Query heads of this rank.
+    pub query_heads: usize,
+    pub group: usize,
+    pub offset: usize,
+}
+
+/// See [`Backend::embed`].
+pub struct Embed<'a, B: Backend> {
+    pub step: &'a B::Step,
+    pub table: &'a B::Linear,
+    /// Token id of the table's first row.
+    pub first: usize,
+    pub output: &'a mut B::Buffer,
+    pub rows: usize,
+}
+
+/// See [`Backend::rms_norm`].
+pub struct Norm<'a, B: Backend> {
+    pub input: &'a B::Buffer,
+    pub weight: &'a B::Vector,
+    pub epsilon: f32,
+    pub output: &'a mut B::Buffer,
+    pub rows: usize,
+}
+
+/// See [`Backend::rms_norm_blocks`]. The weight is as long as a block is wide.
+pub struct NormBlocks<'a, B: Backend> {
+    pub buffer: &'a mut B::Buffer,
+    pub blocks: Blocks,
+    pub weight: &'a B::Vector,
+    pub epsilon: f32,
+    pub rows: usize,
+}
+
+/// See [`Backend::add_rms_norm`].
+pub struct AddNorm<'a, B: Backend> {
+    pub addend: &'a mut B::Buffer,
+    pub residual: &'a mut B::Buffer,
+    pub weight: &'a B::Vector,
+    pub epsilon: f32,
+    pub output: &'a mut B::Buffer,
+    pub rows: usize,
+}
+
+/// See [`Backend::linear`]. `input` is `[rows, in]`, `output` is `[rows, out]`.
+pub struct Product<'a, B: Backend> {
+    pub weight: &'a B::Linear,
+    pub input: &'a B::Buffer,
+    pub output: &'a mut B::Buffer,
+    pub rows: usize,
+}
+
+/// See [`Backend::rotate`]. Blocks are as wide as the rotated part of a head.
+pub struct Rotate<'a, B: Backend> {
+    pub step: &'a B::Step,
+    pub rope: &'a B::Rope,
+    pub buffer: &'a mut B::Buffer,
+    pub blocks: Blocks,
+    pub rows: usize,
+}
+
+/// See [`Backend::append`]. Segments of the step say which pages and slots the rows go to.
+pub struct Append<'a, B: Backend> {
+    pub step: &'a B::Step,
+    pub source: &'a B::Buffer,
+    /// Columns of the keys, one block per cached head; for latents the whole cached row as one block.
+    pub key: Blocks,
+    /// Columns of the values; none for latents.
+    pub value: Option<Blocks>,
+    pub cache: &'a mut B::Cache,
+    pub layer: usize,
+    pub rows: usize,
+}
+
+/// See [`Backend::attend`]. Query head `h` is in columns `query.offset + h * query.stride` of `source`; the output is
+/// `[rows, query_heads * head]`.
+pub struct Attend<'a, B: Backend> {
+    pub step: &'a B::Step,
+    pub source: &'a B::Buffer,
+    pub query: Blocks,
+    pub groups: HeadGroups,
+    /// Factor of the scores before softmax.
+    pub scale: f32,
+    pub cache: &'a B::Cache,
+    pub layer: usize,
+    pub output: &'a mut B::Buffer,
+    pub rows: usize,
+}
+
+/// See [`Backend::attend_latent`]. Each query block holds the part without position first, then the rotated part;
+/// the output is `[rows, heads * value_dimension]`.
+pub struct AttendLatent<'a, B: Backend> {
+    pub step: &'a B::Step,
+    pub source: &'a B::Buffer,
+    pub query: Blocks,
+    pub up: &'a B::LatentUp,
+    pub scale: f32,
+    pub cache: &'a B::Cache,
+    pub layer: usize,
+    pub output: &'a mut B::Buffer,
+    pub rows: usize,
+}
+
+/// See [`Backend::activate`]. `input` is `[rows, 2 * width]`, `output` is `[rows, width]`.
+pub struct Activate<'a, B: Backend> {
+    pub activation: Activation,
+    pub input: &'a B::Buffer,
+    pub output: &'a mut B::Buffer,
+    pub rows: usize,
+}
+
+/// See [`Backend::route`]. `logits` is `[rows, experts]`; `bias` is added to the scores for the choice alone.
+pub struct Route<'a, B: Backend> {
+    pub config: &'a MoeConfig,
+    pub logits: &'a B::Buffer,
+    pub bias: Option<&'a B::Vector>,
+    pub routes: &'a mut B::Routes,
+    pub rows: usize,
+}
+
+/// See [`Backend::mix`].
+pub struct Mix<'a, B: Backend> {
+    pub experts: &'a B::Experts,
+    pub activation: Activation,
+    pub input: &'a B::Buffer,
+    pub routes: &'a B::Routes,
+    pub output: &'a mut B::Buffer,
+    pub rows: usize,
+}
+
+/// See [`Backend::add`].
+pub struct Add<'a, B: Backend> {
+    pub addend: &'a B::Buffer,
+    pub target: &'a mut B::Buffer,
+    pub rows: usize,
+}
+
+/// See [`Backend::gather`].
+pub struct Gather<'a, B: Backend> {
+    pub step: &'a B::Step,
+    /// Which of the step's logit rows.
+    pub range: Range<usize>,
+    pub input: &'a B::Buffer,
+    pub output: &'a mut B::Buffer,
+}
+
+/// See [`Backend::copy_columns`].
+pub struct CopyColumns<'a, B: Backend> {
+    pub source: &'a B::Buffer,
+    pub target: &'a mut B::Buffer,
+    /// First column of the target.
+    pub offset: usize,
+    pub rows: usize,
+}

@@ -1,0 +1,99 @@
+//! How a model computes on one rank: coarse operations over buffers that the backend owns.
+//!
+//! A backend is one rank's device. It is made on the rank's own thread and stays there. Everything that allocates,
+//! loads or compiles happens before the first step (`load_*`, `allocate_*`); the operations of a step allocate
+//! nothing, depend on the host only through the uploaded [`Backend::Step`] and the row counts in their arguments, and
+//! so can be captured into a graph. Shapes are the model's promise: an operation may panic on a mismatch, which no
+//! input from outside can cause because the model checks shapes when it loads.
+
+mod arguments;
+mod error;
+mod load;
+mod step;
+
+use std::ops::Range;
+
+pub use arguments::{
+    Activate, Add, AddNorm, Append, Attend, AttendLatent, Blocks, CopyColumns, Embed, Gather, HeadGroups, Mix, Norm,
+    NormBlocks, Product, Rotate, Route,
+};
+pub use error::BackendError;
+pub use load::{CacheLayout, CacheShape, ExpertParts, LatentUpParts, MatrixPart, RopeTable};
+pub use step::{Segment, StepInput, StepLimits, TreeMask};
+
+/// One rank's device. Buffers are matrices `[rows, width]` in the backend's activation type; an operation touches the
+/// first `rows` rows of its arguments and leaves the rest as they are.
+pub trait Backend: Sized + 'static {
+    /// Bytes of one element of a [`Backend::Buffer`]; sizes the messages of collectives.
+    const ELEMENT_BYTES: usize;
+
+    /// Activations `[rows, width]`, row-major.
+    type Buffer;
+    /// A loaded vector: norm weights, router bias.
+    type Vector;
+    /// A loaded matrix `[out, in]` with an optional bias, in the format the backend prefers: blocks stay quantised.
+    /// Its rows can also be looked up ([`Backend::embed`]), so that tied embeddings are stored once.
+    type Linear;
+    /// All experts of one layer.
+    type Experts;
+    /// The up-projection of latent attention, applied on either side of the scores.
+    type LatentUp;
+    /// Cosines and sines by position.
+    type Rope;
+    /// One cache group: key-value pages of every layer of one model.
+    type Cache;
+    /// The step's integers (tokens, positions, pages, masks) where the device reads them.
+    type Step;
+    /// Chosen experts and their weights, `[rows, experts_per_token]`.
+    type Routes;
+
+    /// The parts one below the other as one matrix. `bias` has as many values as the matrix has rows.
+    /// Errors: a weight type or a memory size that the device cannot take.
+    fn load_linear(&mut self, parts: &[MatrixPart<'_>], bias: Option<&[f32]>) -> Result<Self::Linear, BackendError>;
+    fn load_vector(&mut self, values: &[f32]) -> Result<Self::Vector, BackendError>;
+    fn load_experts(&mut self, experts: &[ExpertParts<'_>]) -> Result<Self::Experts, BackendError>;
+    fn load_latent_up(&mut self, parts: LatentUpParts<'_>) -> Result<Self::LatentUp, BackendError>;
+    fn load_rope(&mut self, table: &RopeTable) -> Result<Self::Rope, BackendError>;
+
+    /// Zeroed `[rows, width]`; either may be 0.
+    fn allocate_buffer(&mut self, rows: usize, width: usize) -> Result<Self::Buffer, BackendError>;
+    fn allocate_cache(&mut self, shape: &CacheShape) -> Result<Self::Cache, BackendError>;
+    fn allocate_step(&mut self, limits: &StepLimits) -> Result<Self::Step, BackendError>;
+    fn allocate_routes(&mut self, rows: usize, experts_per_token: usize) -> Result<Self::Routes, BackendError>;
+
+    /// Makes `input` the content of `step`. Errors: more rows, segments, pages or mask words than its limits.
+    fn upload(&mut self, step: &mut Self::Step, input: &StepInput) -> Result<(), BackendError>;
+    /// Waits for the device and copies rows to the host as f32, row-major `[rows.len(), width]`.
+    fn read(&mut self, buffer: &Self::Buffer, rows: Range<usize>, to: &mut [f32]) -> Result<(), BackendError>;
+
+    /// `output[row] = table[token[row] - first]`, zero where the token is outside the table.
+    fn embed(&mut self, arguments: Embed<'_, Self>) -> Result<(), BackendError>;
+    /// `output = input / sqrt(mean(input^2) + epsilon) * weight`, mean over the row.
+    fn rms_norm(&mut self, arguments: Norm<'_, Self>) -> Result<(), BackendError>;
+    /// The same in place over each block of each row: query and key heads, or the latent part of a row.
+    fn rms_norm_blocks(&mut self, arguments: NormBlocks<'_, Self>) -> Result<(), BackendError>;
+    /// `residual += addend; output = rms_norm(residual)`.
+    fn add_rms_norm(&mut self, arguments: AddNorm<'_, Self>) -> Result<(), BackendError>;
+    /// `output = input * weight^T + bias`.
+    fn linear(&mut self, arguments: Product<'_, Self>) -> Result<(), BackendError>;
+    /// Rotary position embedding in place, at the step's positions.
+    fn rotate(&mut self, arguments: Rotate<'_, Self>) -> Result<(), BackendError>;
+    /// Writes the step's keys and values (or latents) into the pages of its segments.
+    fn append(&mut self, arguments: Append<'_, Self>) -> Result<(), BackendError>;
+    /// Softmax attention over the pages of each segment, for every phase; the step's own rows are appended already.
+    fn attend(&mut self, arguments: Attend<'_, Self>) -> Result<(), BackendError>;
+    /// Multi-head latent attention over cached latents.
+    fn attend_latent(&mut self, arguments: AttendLatent<'_, Self>) -> Result<(), BackendError>;
+    /// `output = activation(left half of input) * right half of input`.
+    fn activate(&mut self, arguments: Activate<'_, Self>) -> Result<(), BackendError>;
+    /// Chooses experts from router logits.
+    fn route(&mut self, arguments: Route<'_, Self>) -> Result<(), BackendError>;
+    /// `output = sum over chosen experts of weight * expert(input)`.
+    fn mix(&mut self, arguments: Mix<'_, Self>) -> Result<(), BackendError>;
+    /// `target += addend`.
+    fn add(&mut self, arguments: Add<'_, Self>) -> Result<(), BackendError>;
+    /// Picks the rows that need logits: `output[k] = input[logit_rows[range.start + k]]`.
+    fn gather(&mut self, arguments: Gather<'_, Self>) -> Result<(), BackendError>;
+    /// Copies whole rows into a column range of wider rows: how residual-stream taps are laid side by side.
+    fn copy_columns(&mut self, arguments: CopyColumns<'_, Self>) -> Result<(), BackendError>;
+}
