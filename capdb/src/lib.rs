@@ -6,3 +6,4 @@
 pub mod problem;
 pub mod quantity;
 pub mod record;
+pub mod yaml;
