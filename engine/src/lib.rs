@@ -8,5 +8,6 @@ pub mod backend;
 pub mod collective;
 pub mod executor;
 pub mod model;
+pub mod sampler;
 pub mod types;
 pub mod weights;
