@@ -8,6 +8,7 @@ pub mod backend;
 pub mod collective;
 pub mod executor;
 pub mod model;
+pub mod runner;
 pub mod sampler;
 pub mod types;
 pub mod weights;
