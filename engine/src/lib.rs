@@ -1,12 +1,13 @@
 //! The engine: plain data (`types`), the plan, the model, the cache and the scheduler, joined by traits.
 //!
 //! Layers inside this crate, lowest first; a module imports only what stands above it in this list:
-//! `types` → `weights`, `tokenizer` → `model`, `backend`, `collective` → `cache`, `scheduler`, `sampler` → `executor`
-//! → `runner`. `plan` alone imports `capdb`.
+//! `types` → `weights`, `tokenizer` → `model`, `backend`, `collective` → `load` → `cache`, `scheduler`, `sampler` →
+//! `executor` → `runner`. `plan` alone imports `capdb`.
 
 pub mod backend;
 pub mod collective;
 pub mod executor;
+pub mod load;
 pub mod model;
 pub mod runner;
 pub mod sampler;

@@ -47,6 +47,7 @@ pub enum RopeScaling {
         original_context: usize,
         beta_fast: f64,
         beta_slow: f64,
+        /// 0 means absent, here and for `mscale_all_dim`.
         mscale: f64,
         mscale_all_dim: f64,
         attention_factor: Option<f64>,

@@ -1,0 +1,29 @@
+//! The bytes of a file, read or mapped.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::WeightError;
+
+/// The whole content of one file.
+pub type FileBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
+/// How files are opened: [`read_file`], or the CPU backend's memory map, which may use `unsafe`.
+pub type OpenFile = fn(&Path) -> io::Result<FileBytes>;
+
+/// Reads a whole regular file into memory.
+pub fn read_file(path: &Path) -> io::Result<FileBytes> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    std::fs::read(path).map(|bytes| Arc::new(bytes) as FileBytes)
+}
+
+/// Opens a file of weights, with an error that names it.
+pub(super) fn open(path: &Path, open: OpenFile) -> Result<FileBytes, WeightError> {
+    open(path).map_err(|error| WeightError::File {
+        path: path.display().to_string(),
+        message: format!("cannot be opened: {error}"),
+    })
+}

@@ -1,0 +1,22 @@
+//! Why a tensor cannot be had.
+
+use super::WeightType;
+
+/// Why a tensor cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum WeightError {
+    /// The file has no such tensor; `near` are the most similar names.
+    #[error("tensor `{name}` is missing{}", near_text(.near))]
+    Missing { name: String, near: Vec<String> },
+    #[error("tensor `{name}` has shape {actual:?}, the model needs {expected:?}")]
+    Shape { name: String, actual: Vec<usize>, expected: Vec<usize> },
+    #[error("tensor `{name}` has type {actual:?}, which {needed_for} cannot use")]
+    Type { name: String, actual: WeightType, needed_for: &'static str },
+    /// The file itself is damaged; says what was read where.
+    #[error("{path}: {message}")]
+    File { path: String, message: String },
+}
+
+fn near_text(near: &[String]) -> String {
+    if near.is_empty() { String::new() } else { format!("; the file has {}", near.join(", ")) }
+}
