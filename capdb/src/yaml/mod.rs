@@ -15,6 +15,8 @@ use crate::problem::Problem;
 
 /// Largest file that is read, in bytes. The largest record is far below it.
 pub const MAX_FILE_BYTES: usize = 4 << 20;
+/// Longest line, in bytes. Scanning a flow collection is quadratic in the length of its line, so this bounds the time.
+pub const MAX_LINE_BYTES: usize = 4000;
 /// Deepest nesting of mappings and sequences.
 pub const MAX_DEPTH: usize = 32;
 /// Most nodes in one file.
@@ -44,14 +46,30 @@ pub fn decode<'a>(path: &str, bytes: &'a [u8]) -> Result<&'a str, Problem> {
         )
         .hint("save the file as UTF-8; a binary file does not belong here")
     })?;
-    match text.find(|c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
-        Some(at) => {
-            let found = text[at..].chars().next().map_or(0, u32::from);
-            Err(Problem::error("not-text", path, at..at + 1, format!("control character U+{found:04X} in the file"))
-                .hint("remove it; a binary file does not belong here"))
-        }
-        None => Ok(text),
+    if let Some(at) = text.find(|c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
+        let found = text[at..].chars().next().map_or(0, u32::from);
+        return Err(Problem::error(
+            "not-text",
+            path,
+            at..at + 1,
+            format!("control character U+{found:04X} in the file"),
+        )
+        .hint("remove it; a binary file does not belong here"));
     }
+    check_lines(path, text)
+}
+
+fn check_lines<'a>(path: &str, text: &'a str) -> Result<&'a str, Problem> {
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        if line.len() > MAX_LINE_BYTES {
+            let message = format!("a line of {} bytes; the longest allowed has {MAX_LINE_BYTES}", line.len());
+            return Err(Problem::error("line-too-long", path, start..start, message)
+                .hint("break it: one key or list item a line"));
+        }
+        start += line.len();
+    }
+    Ok(text)
 }
 
 /// Reads one file. Never panics; the time is linear in the length of the text.

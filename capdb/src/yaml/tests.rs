@@ -98,7 +98,8 @@ fn refuses_what_is_no_text_or_too_much_of_it() {
     assert_eq!(code("a: {".repeat(1000).as_bytes()), "too-deep");
     let block: String = (0..40).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
     assert_eq!(code(block.as_bytes()), "too-deep");
-    assert_eq!(code(format!("[{}]", "1,".repeat(MAX_NODES + 1)).as_bytes()), "too-many-nodes");
+    assert_eq!(code(format!("[{}]", "1,\n".repeat(MAX_NODES + 1)).as_bytes()), "too-many-nodes");
+    assert_eq!(code(format!("a: 1\nb: {}\n", "x".repeat(MAX_LINE_BYTES)).as_bytes()), "line-too-long");
 }
 
 #[test]
