@@ -3,9 +3,12 @@
 //! `record` holds the author form, `yaml` reads files strictly, `resolve` merges parents and products into one record
 //! whose every value knows its origin, `decide` is the pure decision.
 
+pub mod assembly;
+pub mod database;
 pub mod load;
 pub mod problem;
 pub mod quantity;
 pub mod record;
 pub mod resolve;
+pub mod typed;
 pub mod yaml;

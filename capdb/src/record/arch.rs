@@ -146,8 +146,9 @@ pub struct Speculative {
 #[serde(deny_unknown_fields)]
 pub struct Eagle3 {
     /// Drafted tokens of a chain, root not included.
-    #[schemars(range(min = 1, max = 64))]
-    pub chain: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u32", range(min = 1, max = 64))]
+    pub chain: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "DraftTree")]
     pub tree: Option<DraftTree>,

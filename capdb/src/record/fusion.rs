@@ -16,7 +16,10 @@ use crate::quantity::Size;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fusion {
-    pub support: Support,
+    /// May be left out where a parent or the architecture gives it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Support")]
+    pub support: Option<Support>,
     /// World sizes that it is built for; no key, no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<u32>")]

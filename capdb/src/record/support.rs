@@ -25,7 +25,10 @@ words! {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KernelSupport {
-    pub support: Support,
+    /// May be left out where a parent gives it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Support")]
+    pub support: Option<Support>,
     /// Oldest toolkit whose compiler can build it, where that is newer than the architecture's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Version")]

@@ -8,6 +8,8 @@ mod origin;
 
 use std::collections::BTreeMap;
 
+use indexmap::IndexMap;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -15,6 +17,16 @@ pub use layer::{Layer, LayerKind};
 pub use origin::{Origin, Provenance};
 
 use crate::record::{AllReduce, Compile, Fusion, Limits, Speculative, Support};
+
+/// A merged record does not have the form that its schema gives.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("record `{id}`, key `{key}`: {message}")]
+pub struct RecordError {
+    pub id: String,
+    /// Dotted path.
+    pub key: String,
+    pub message: String,
+}
 
 /// A merged record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,32 +68,37 @@ impl Resolved {
         layer::apply(self, layer);
     }
 
-    fn part<T: for<'de> Deserialize<'de> + Default>(&self, key: &str) -> T {
-        self.value.get(key).and_then(|value| T::deserialize(value).ok()).unwrap_or_default()
+    fn part<T: DeserializeOwned + Default>(&self, key: &str) -> Result<T, RecordError> {
+        let Some(value) = self.value.get(key) else { return Ok(T::default()) };
+        serde_path_to_error::deserialize(value).map_err(|error| RecordError {
+            id: self.id.clone(),
+            key: format!("{key}.{}", error.path()),
+            message: error.inner().to_string(),
+        })
     }
 
     /// The all-reduce block; empty where the record has none.
-    pub fn allreduce(&self) -> AllReduce {
+    pub fn allreduce(&self) -> Result<AllReduce, RecordError> {
         self.part("allreduce")
     }
 
-    pub fn fusions(&self) -> indexmap::IndexMap<String, Fusion> {
+    pub fn fusions(&self) -> Result<IndexMap<String, Fusion>, RecordError> {
         self.part("fusions")
     }
 
-    pub fn features(&self) -> indexmap::IndexMap<String, Support> {
+    pub fn features(&self) -> Result<IndexMap<String, Support>, RecordError> {
         self.part("features")
     }
 
-    pub fn compile(&self) -> Option<Compile> {
+    pub fn compile(&self) -> Result<Option<Compile>, RecordError> {
         self.part("compile")
     }
 
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> Result<Limits, RecordError> {
         self.part("limits")
     }
 
-    pub fn speculative(&self) -> Speculative {
+    pub fn speculative(&self) -> Result<Speculative, RecordError> {
         self.part("speculative")
     }
 

@@ -70,6 +70,30 @@ impl Node {
         self.walk(pointer).map(|(node, _)| node)
     }
 
+    /// Takes out the value at a JSON pointer; whether there was one.
+    pub fn remove(&mut self, pointer: &str) -> bool {
+        let Some((parent, key)) = pointer.rsplit_once('/') else { return false };
+        let key = key.replace("~1", "/").replace("~0", "~");
+        let Some(node) = self.pointer_mut(parent) else { return false };
+        let NodeKind::Mapping(entries) = &mut node.kind else { return false };
+        let before = entries.len();
+        entries.retain(|entry| entry.key != key);
+        entries.len() < before
+    }
+
+    fn pointer_mut(&mut self, pointer: &str) -> Option<&mut Node> {
+        let mut node = self;
+        for token in pointer.split('/').skip(1) {
+            let token = token.replace("~1", "/").replace("~0", "~");
+            node = match &mut node.kind {
+                NodeKind::Mapping(entries) => &mut entries.iter_mut().find(|entry| entry.key == token)?.value,
+                NodeKind::Sequence(items) => items.get_mut(token.parse::<usize>().ok()?)?,
+                _ => return None,
+            };
+        }
+        Some(node)
+    }
+
     /// Where the key of the node at a JSON pointer stands; the value's own place for list items and the root.
     pub fn key_span(&self, pointer: &str) -> Option<Range<usize>> {
         self.walk(pointer).map(|(node, key)| key.unwrap_or_else(|| node.span.clone()))
