@@ -5,6 +5,7 @@
 
 pub mod assembly;
 pub mod database;
+pub mod decide;
 pub mod load;
 pub mod problem;
 pub mod quantity;

@@ -1,0 +1,216 @@
+//! The decision: which all-reduce algorithm and which fusion a message takes on a machine, and why.
+//!
+//! `decide` is pure, does no I/O and allocates nothing. A record is compiled into a `Table` once; `explain` adds the words
+//! and the places that people read.
+
+mod algorithm;
+mod explain;
+mod facts;
+mod fusion;
+mod reason;
+mod table;
+
+pub use explain::{Explanation, ReasonLine, RejectedLine, explain};
+pub use facts::{AllReduceRequest, FusionRequest, HostFacts, Probe, Request, Shape, Stack};
+pub use reason::{Reason, Reasons};
+pub use table::Table;
+
+use crate::record::{AlgorithmId, FusionId};
+use algorithm::{Rungs, strikes};
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// The request was met, or `auto` took the first rung that order and rules give for this message.
+    Selected,
+    /// It works, but not with what this machine should have had.
+    Fallback,
+    /// The request cannot be met.
+    Refused,
+}
+
+impl Verdict {
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Selected => "selected",
+            Self::Fallback => "fallback",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// What a message takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    pub verdict: Verdict,
+    /// `None` when there is nothing to reduce (one rank), or when refused.
+    pub algorithm: Option<AlgorithmId>,
+    pub fusion: Option<FusionId>,
+    /// Everything that made the decision what it is: of the rungs passed over, of the chosen one, and of the fusion.
+    pub reasons: Reasons,
+    /// Why each algorithm cannot take the message, in the order of `AlgorithmId::ALL`; empty for those that can.
+    pub rejected: [Reasons; AlgorithmId::ALL.len()],
+    /// What the request gets with `allreduce: auto, fusion: auto`. `None` for one rank, or where nothing runs.
+    pub nearest: Option<AlgorithmId>,
+}
+
+/// Decides one message.
+pub fn decide(table: &Table, host: &HostFacts, shape: &Shape, request: &Request) -> Decision {
+    let nearest = decide_once(
+        table,
+        host,
+        shape,
+        &Request { allreduce: AllReduceRequest::Auto, fusion: FusionRequest::Auto, ..*request },
+    );
+    let auto = request.allreduce == AllReduceRequest::Auto && request.fusion == FusionRequest::Auto;
+    let mut decision = if auto { nearest } else { decide_once(table, host, shape, request) };
+    decision.nearest = nearest.algorithm;
+    if decision.verdict == Verdict::Refused && request.allow_fallback && !decision.reasons.any_invalid() {
+        let reasons = decision.reasons.union(nearest.reasons);
+        decision = Decision {
+            verdict: Verdict::Fallback,
+            reasons,
+            nearest: nearest.algorithm,
+            rejected: decision.rejected,
+            ..nearest
+        };
+    }
+    decision
+}
+
+fn decide_once(table: &Table, host: &HostFacts, shape: &Shape, request: &Request) -> Decision {
+    let invalid = invalid(host, shape);
+    if !invalid.is_empty() {
+        return refused(invalid, [invalid; AlgorithmId::ALL.len()]);
+    }
+    let stack = table.stack_strikes(host);
+    if shape.world_size == 1 {
+        return one_rank(stack, request);
+    }
+    let mut rejected = [Reasons::NONE; AlgorithmId::ALL.len()];
+    for &id in AlgorithmId::ALL {
+        rejected[id as usize] = strikes(table, host, shape, request, id, stack).reasons;
+    }
+    let rungs = Rungs::of(table, host, shape, request);
+    match request.allreduce {
+        AllReduceRequest::Auto => auto(table, host, shape, request, &rungs, rejected),
+        AllReduceRequest::Algorithm(id) => explicit(table, host, shape, request, id, rejected),
+        AllReduceRequest::SymmetricMemory => symmetric(table, host, shape, request, &rungs, rejected),
+    }
+}
+
+/// What makes a request impossible under every choice.
+fn invalid(host: &HostFacts, shape: &Shape) -> Reasons {
+    let mut reasons = Reasons::NONE;
+    if shape.heads.is_some_and(|heads| heads % shape.world_size != 0) {
+        reasons = reasons.with(Reason::HeadsNotDivisible);
+    }
+    let needed = shape.world_size.div_ceil(host.nodes.unwrap_or(1).max(1));
+    if host.visible_gpus.is_some_and(|visible| visible < needed) {
+        reasons = reasons.with(Reason::TooFewGpus);
+    }
+    reasons
+}
+
+/// One rank has nothing to reduce, so every all-reduce request is met and no fusion is.
+fn one_rank(stack: Reasons, request: &Request) -> Decision {
+    let rejected = [Reasons::NONE; AlgorithmId::ALL.len()];
+    let nothing =
+        |verdict, reasons| Decision { verdict, algorithm: None, fusion: None, reasons, rejected, nearest: None };
+    let plain = matches!(request.allreduce, AllReduceRequest::Auto | AllReduceRequest::Algorithm(AlgorithmId::Nccl));
+    if request.fusion == FusionRequest::Fused {
+        return refused(stack.with(Reason::FusionNotListed), rejected);
+    }
+    let user =
+        if request.fusion == FusionRequest::Unfused { Reasons::of(Reason::DisabledByUser) } else { Reasons::NONE };
+    match (stack.is_empty(), request.allreduce) {
+        (true, _) => nothing(Verdict::Selected, user),
+        (false, AllReduceRequest::Auto) => nothing(Verdict::Fallback, stack.union(user)),
+        (false, _) if plain => nothing(Verdict::Selected, user),
+        (false, _) => refused(stack, rejected),
+    }
+}
+
+fn refused(reasons: Reasons, rejected: [Reasons; AlgorithmId::ALL.len()]) -> Decision {
+    Decision { verdict: Verdict::Refused, algorithm: None, fusion: None, reasons, rejected, nearest: None }
+}
+
+/// Walks the rungs and takes the first one that nothing strikes out; with `fusion: fused`, the first that can be fused.
+fn auto(
+    table: &Table,
+    host: &HostFacts,
+    shape: &Shape,
+    request: &Request,
+    rungs: &Rungs,
+    rejected: [Reasons; 4],
+) -> Decision {
+    let mut reasons = Reasons::NONE;
+    let mut gap = false;
+    for id in rungs.iter() {
+        let strike = if id == AlgorithmId::Nccl { Reasons::NONE } else { rungs.strikes(id, &rejected) };
+        let fused = fusion::choose(table, host, shape, request, id);
+        let unfit =
+            if request.fusion == FusionRequest::Fused && fused.id.is_none() { fused.reasons } else { Reasons::NONE };
+        if strike.is_empty() && unfit.is_empty() {
+            let own = rungs.notes(id).union(rejected[id as usize].only_for_last_rung(id));
+            let verdict = if gap { Verdict::Fallback } else { Verdict::Selected };
+            return Decision {
+                verdict,
+                algorithm: Some(id),
+                fusion: fused.id,
+                reasons: reasons.union(own).union(fused.reasons),
+                rejected,
+                nearest: None,
+            };
+        }
+        let all = strike.union(unfit);
+        gap |= all.all_gaps();
+        reasons = reasons.union(all);
+    }
+    refused(reasons, rejected)
+}
+
+/// A request for one algorithm: met by it, or refused with every reason that holds.
+fn explicit(
+    table: &Table,
+    host: &HostFacts,
+    shape: &Shape,
+    request: &Request,
+    id: AlgorithmId,
+    rejected: [Reasons; 4],
+) -> Decision {
+    let strike = strikes(table, host, shape, request, id, table.stack_strikes(host));
+    if !strike.reasons.is_empty() {
+        return refused(strike.reasons, rejected);
+    }
+    let fused = fusion::choose(table, host, shape, request, id);
+    if request.fusion == FusionRequest::Fused && fused.id.is_none() {
+        return refused(fused.reasons, rejected);
+    }
+    let reasons = strike.notes.union(fused.reasons);
+    Decision { verdict: Verdict::Selected, algorithm: Some(id), fusion: fused.id, reasons, rejected, nearest: None }
+}
+
+/// A request for any algorithm whose buffers live in symmetric memory.
+fn symmetric(
+    table: &Table,
+    host: &HostFacts,
+    shape: &Shape,
+    request: &Request,
+    rungs: &Rungs,
+    rejected: [Reasons; 4],
+) -> Decision {
+    let mut reasons = Reasons::NONE;
+    let order = rungs.iter().chain(AlgorithmId::ALL.iter().copied().filter(|id| !rungs.contains(*id)));
+    for id in order.filter(|id| id.is_symmetric()) {
+        let decision = explicit(table, host, shape, request, id, rejected);
+        if decision.verdict != Verdict::Refused {
+            return Decision { reasons: decision.reasons.union(reasons), ..decision };
+        }
+        reasons = reasons.union(decision.reasons);
+    }
+    refused(reasons, rejected)
+}
+
+#[cfg(test)]
+mod tests;
