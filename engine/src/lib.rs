@@ -5,6 +5,7 @@
 //! `executor` → `runner`. `plan` alone imports `capdb`.
 
 pub mod backend;
+pub mod cache;
 pub mod collective;
 pub mod executor;
 pub mod load;
