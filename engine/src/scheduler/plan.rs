@@ -1,0 +1,134 @@
+//! Planning a step: who gets rows, and pages for them.
+
+use super::sequence::SequenceId;
+use super::state::Scheduler;
+use crate::types::Phase;
+
+/// Share of the rows that stays free of decodes while prompts wait: one in this many.
+const PREFILL_SHARE: usize = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PlannedEntry {
+    pub sequence: SequenceId,
+    pub phase: Phase,
+    /// Input rows; a verify entry's width.
+    pub rows: usize,
+}
+
+/// The next step, with pages reserved for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    pub(super) entries: Vec<PlannedEntry>,
+    /// Sequences that took a slot, in order. Also those admitted again after a preemption.
+    pub admitted: Vec<SequenceId>,
+    /// Sequences that lost their pages and wait again.
+    pub preempted: Vec<SequenceId>,
+}
+
+impl Plan {
+    pub(super) fn rows(&self) -> usize {
+        self.entries.iter().map(|entry| entry.rows).sum()
+    }
+
+    fn prefill_rows(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.phase == Phase::Prefill).map(|entry| entry.rows).sum()
+    }
+}
+
+impl Scheduler {
+    /// Chooses the work of the next step and reserves its pages. May be called while a step is in flight.
+    pub fn plan(&mut self) -> Plan {
+        let mut plan = Plan::default();
+        self.give_back_surplus();
+        self.plan_decodes(&mut plan);
+        self.plan_prefills(&mut plan);
+        self.admit(&mut plan);
+        plan.entries.sort_by_key(|entry| match entry.phase {
+            Phase::Prefill => 0,
+            Phase::Verify => 1,
+            // No entry is ever a draft pass.
+            Phase::Decode | Phase::Draft => 2,
+        });
+        plan
+    }
+
+    /// What verify entries reserved beyond their outcome. A step in flight may still need its reserve.
+    fn give_back_surplus(&mut self) {
+        for (_, id) in &self.running {
+            let Some(sequence) = self.sequences.get_mut(id).filter(|sequence| sequence.flight.is_none()) else {
+                continue;
+            };
+            let length = sequence.tokens.len();
+            if let Some(place) = sequence.place.as_mut() {
+                self.cache.shrink(&mut place.table, length);
+            }
+        }
+    }
+
+    fn plan_decodes(&mut self, plan: &mut Plan) {
+        let context = self.config.context as usize;
+        let mut ready: Vec<(u64, SequenceId)> = Vec::new();
+        let mut prompts = !self.waiting.is_empty() && !self.slots.is_empty();
+        for (_, id) in &self.running {
+            let Some(sequence) = self.sequences.get(id) else { continue };
+            match sequence.decodes() {
+                true if sequence.allowance(context) > 0 && sequence.latest_start() < context => {
+                    ready.push((sequence.served, *id));
+                }
+                // It ends for certain with the step in flight, or may; then there is nothing to plan yet.
+                true => {}
+                false => prompts = true,
+            }
+        }
+        ready.sort_unstable();
+        let rows = self.config.rows as usize;
+        let limit = if prompts { rows - (rows / PREFILL_SHARE).max(1).min(rows - 1) } else { rows };
+        for (_, id) in ready {
+            let free = limit.saturating_sub(plan.rows());
+            if free == 0 {
+                break;
+            }
+            self.plan_decode(plan, id, free);
+        }
+    }
+
+    fn plan_decode(&mut self, plan: &mut Plan, id: SequenceId, free: usize) {
+        let context = self.config.context as usize;
+        let Some(sequence) = self.sequences.get(&id).filter(|sequence| sequence.place.is_some()) else { return };
+        let wanted = (sequence.verify_tokens.max(1) as usize).min(free).min(sequence.allowance(context));
+        // A flight's longest outcome may leave less room than the shortest one did.
+        let width = wanted.min(context.saturating_sub(sequence.latest_start())).max(1);
+        if let Some(rows) = self.reserve(plan, id, width) {
+            let phase = if rows > 1 { Phase::Verify } else { Phase::Decode };
+            plan.entries.push(PlannedEntry { sequence: id, phase, rows });
+        }
+    }
+
+    fn plan_prefills(&mut self, plan: &mut Plan) {
+        for (_, id) in self.running.clone() {
+            let Some(sequence) = self.sequences.get(&id) else { continue };
+            let remaining = sequence.remaining();
+            if !sequence.decodes() && remaining > 0 {
+                self.plan_chunk(plan, id, remaining);
+            }
+        }
+    }
+
+    /// Rows for a prompt, as many as the step has left. Returns false when it has none.
+    pub(super) fn plan_chunk(&self, plan: &mut Plan, id: SequenceId, remaining: usize) -> bool {
+        let rows = remaining.min(self.prefill_room(plan));
+        if rows > 0 {
+            plan.entries.push(PlannedEntry { sequence: id, phase: Phase::Prefill, rows });
+        }
+        rows > 0
+    }
+
+    pub(super) fn prefill_room(&self, plan: &Plan) -> usize {
+        let most = match self.config.max_prefill_rows {
+            0 => usize::MAX,
+            rows => rows as usize,
+        };
+        let left = (self.config.rows as usize).saturating_sub(plan.rows());
+        left.min(most.saturating_sub(plan.prefill_rows()))
+    }
+}
