@@ -4,6 +4,7 @@
 //! whose every value knows its origin, `decide` is the pure decision.
 
 pub mod assembly;
+pub mod cases;
 pub mod database;
 pub mod decide;
 pub mod load;
