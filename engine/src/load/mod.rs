@@ -1,8 +1,179 @@
 //! From files to a model: configuration, weights, tokenizer and defaults of a checkpoint, whatever its layout.
 
 mod error;
+mod generation;
+mod gguf;
 mod hugging_face;
 mod keys;
 
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::model::ModelConfig;
+use crate::weights::{DummyWeights, GgufWeights, OpenFile, SafetensorsWeights, WeightSource, read_file};
+
 pub use error::{ConfigError, LoadError};
+pub use generation::GenerationDefaults;
 pub use hugging_face::parse_config;
+
+/// Which weights to load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LoadFormat {
+    /// GGUF for a `.gguf` file, safetensors for a folder with a `config.json`.
+    #[default]
+    Auto,
+    Safetensors,
+    Gguf,
+    /// Random weights from the configuration alone.
+    Dummy,
+}
+
+/// How to open a model.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    pub format: LoadFormat,
+    /// How weight files are opened: [`read_file`], or a memory map.
+    pub open: OpenFile,
+    /// Seed of random weights.
+    pub seed: u64,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { format: LoadFormat::Auto, open: read_file, seed: 0 }
+    }
+}
+
+/// An opened model. Weights are still in their file.
+pub struct Model {
+    pub config: ModelConfig,
+    pub source: Arc<dyn WeightSource>,
+    pub generation: GenerationDefaults,
+}
+
+/// Where a model lies.
+enum Place {
+    Gguf(PathBuf),
+    /// A `config.json` and its folder.
+    Folder {
+        config: PathBuf,
+        folder: PathBuf,
+    },
+    /// A configuration without anything beside it that belongs to it.
+    Config(PathBuf),
+}
+
+/// Reads a model's configuration alone: a folder, a `config.json` or a `.gguf` file.
+pub fn read_config(path: &Path, open: OpenFile) -> Result<ModelConfig, LoadError> {
+    match find(path, LoadFormat::Auto)? {
+        Place::Gguf(file) => gguf::read_config(&GgufWeights::open(&file, open)?),
+        Place::Folder { config, .. } | Place::Config(config) => read_config_file(&config),
+    }
+}
+
+/// Opens a model: a folder in Hugging Face layout, a `.gguf` file, or a `config.json` for random weights.
+pub fn open_model(path: &Path, options: &OpenOptions) -> Result<Model, LoadError> {
+    match find(path, options.format)? {
+        Place::Gguf(file) => open_gguf(&file, options),
+        Place::Folder { config, folder } => open_folder(&config, &folder, options),
+        Place::Config(config) if options.format == LoadFormat::Dummy => open_dummy(&config, options),
+        Place::Config(config) => Err(LoadError::File {
+            path: config.display().to_string(),
+            message: "is a configuration without weights; give its folder, or `--load-format dummy` for random weights"
+                .to_owned(),
+        }),
+    }
+}
+
+fn open_gguf(file: &Path, options: &OpenOptions) -> Result<Model, LoadError> {
+    let weights = GgufWeights::open(file, options.open)?;
+    let config = gguf::read_config(&weights)?;
+    let source: Arc<dyn WeightSource> = match options.format {
+        LoadFormat::Dummy => Arc::new(DummyWeights::new(options.seed, &config.dtype)),
+        _ => Arc::new(weights),
+    };
+    Ok(Model { config, source, generation: GenerationDefaults::default() })
+}
+
+fn open_folder(config: &Path, folder: &Path, options: &OpenOptions) -> Result<Model, LoadError> {
+    let mut config = read_config_file(config)?;
+    let generation = generation::read(folder, config.vocabulary)?;
+    for token in &generation.eos_tokens {
+        if !config.eos_tokens.contains(token) {
+            config.eos_tokens.push(*token);
+        }
+    }
+    let source: Arc<dyn WeightSource> = match options.format {
+        LoadFormat::Dummy => Arc::new(DummyWeights::new(options.seed, &config.dtype)),
+        _ => Arc::new(SafetensorsWeights::open_folder(folder, options.open)?),
+    };
+    Ok(Model { config, source, generation })
+}
+
+fn open_dummy(config: &Path, options: &OpenOptions) -> Result<Model, LoadError> {
+    let config = read_config_file(config)?;
+    let source = Arc::new(DummyWeights::new(options.seed, &config.dtype));
+    Ok(Model { config, source, generation: GenerationDefaults::default() })
+}
+
+fn read_config_file(path: &Path) -> Result<ModelConfig, LoadError> {
+    parse_config(&path.display().to_string(), &read_text(path)?)
+}
+
+/// Looks at what `path` names.
+fn find(path: &Path, format: LoadFormat) -> Result<Place, LoadError> {
+    let fail = |message: String| Err(LoadError::File { path: path.display().to_string(), message });
+    let extension = |path: &Path| path.extension().and_then(|extension| extension.to_str()).map(str::to_lowercase);
+    if path.is_dir() {
+        return find_in_folder(path, format);
+    }
+    if !path.exists() {
+        return fail("does not exist; give a folder in Hugging Face layout, a .gguf file or a config.json".to_owned());
+    }
+    match (extension(path).as_deref(), format) {
+        (Some("gguf"), LoadFormat::Safetensors) => {
+            fail("is a GGUF file, but the load format is safetensors".to_owned())
+        }
+        (Some("gguf"), _) => Ok(Place::Gguf(path.to_owned())),
+        (Some("json"), _) => Ok(Place::Config(path.to_owned())),
+        (Some("safetensors"), _) => {
+            fail("is a file of weights; give the folder that holds its config.json too".to_owned())
+        }
+        _ => fail("is no model; give a folder in Hugging Face layout, a .gguf file or a config.json".to_owned()),
+    }
+}
+
+/// A folder is Hugging Face's if it has a `config.json`; otherwise its only GGUF file is meant.
+fn find_in_folder(folder: &Path, format: LoadFormat) -> Result<Place, LoadError> {
+    let config = folder.join("config.json");
+    if config.is_file() && format != LoadFormat::Gguf {
+        return Ok(Place::Folder { config, folder: folder.to_owned() });
+    }
+    let path = folder.display().to_string();
+    let entries = std::fs::read_dir(folder).map_err(|source| LoadError::Read { path: path.clone(), source })?;
+    let files = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    let mut found: Vec<PathBuf> = files.filter(|file| file.extension().is_some_and(|end| end == "gguf")).collect();
+    match (found.pop(), found.len()) {
+        (Some(only), 0) if format != LoadFormat::Safetensors => Ok(Place::Gguf(only)),
+        (Some(_), more) if more > 0 => {
+            Err(LoadError::File { path, message: format!("has {} GGUF files; name the one to load", more + 1) })
+        }
+        _ => Err(LoadError::File { path, message: "has no config.json and no .gguf file".to_owned() }),
+    }
+}
+
+fn read_text(path: &Path) -> Result<String, LoadError> {
+    std::fs::read_to_string(path).map_err(|source| LoadError::Read { path: path.display().to_string(), source })
+}
+
+/// Parses a file that must hold one JSON object.
+fn json_object(path: &str, text: &str) -> Result<Map<String, Value>, LoadError> {
+    let fail = |message| LoadError::File { path: path.to_owned(), message };
+    match serde_json::from_str(text) {
+        Ok(Value::Object(map)) => Ok(map),
+        Ok(_) => Err(fail("must hold a JSON object".to_owned())),
+        Err(error) => Err(fail(format!("is not valid JSON: {error}"))),
+    }
+}

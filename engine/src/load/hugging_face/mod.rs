@@ -11,17 +11,12 @@ mod rope;
 use serde_json::{Map, Value};
 
 use super::keys::{Keys, bounds};
-use super::{ConfigError, LoadError};
+use super::{ConfigError, LoadError, json_object};
 use crate::model::{Activation, Family, ModelConfig};
 
 /// Reads the text of a `config.json`; `path` is for messages.
 pub fn parse_config(path: &str, text: &str) -> Result<ModelConfig, LoadError> {
-    let root: Value = serde_json::from_str(text)
-        .map_err(|error| LoadError::File { path: path.to_owned(), message: format!("is not valid JSON: {error}") })?;
-    let Value::Object(root) = root else {
-        return Err(LoadError::File { path: path.to_owned(), message: "must hold a JSON object".to_owned() });
-    };
-    Ok(read_root(path, &root)?)
+    Ok(read_root(path, &json_object(path, text)?)?)
 }
 
 /// A multimodal checkpoint keeps its language model's keys in `text_config`; keys that only the root has still hold.
