@@ -1,3 +1,6 @@
 //! CPU backend.
 
 pub mod kernels;
+mod map;
+
+pub use map::map_file;
