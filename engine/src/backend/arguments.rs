@@ -1,14 +1,16 @@
-//! Arguments of the operations, by name. `rows` is the number of active rows of every buffer in the same struct.
+//! Arguments of the operations, by name. `rows` is the number of rows of every buffer in the same struct.
 
 use std::ops::Range;
 
 use super::Backend;
 use crate::model::{Activation, MoeConfig};
 
-/// A regular set of column blocks in every row: `count` blocks of `width` columns, `stride` apart, the first at
-/// `offset`. Query heads of 64 in a fused row are `{offset: 0, count: heads, stride: 64, width: 64}`.
+/// A regular set of column blocks in rows of `row` columns: `count` blocks of `width` columns, `stride` apart, the
+/// first at `offset`. Nine query heads of 64 before three keys and values: `{row: 960, offset: 0, count: 9, stride: 64,
+/// width: 64}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
+    pub row: usize,
     pub offset: usize,
     pub count: usize,
     pub stride: usize,
@@ -35,7 +37,7 @@ pub struct Embed<'a, B: Backend> {
     pub rows: usize,
 }
 
-/// See [`Backend::rms_norm`].
+/// See [`Backend::rms_norm`]. Rows are as wide as the weight.
 pub struct Norm<'a, B: Backend> {
     pub input: &'a B::Buffer,
     pub weight: &'a B::Vector,
@@ -53,7 +55,7 @@ pub struct NormBlocks<'a, B: Backend> {
     pub rows: usize,
 }
 
-/// See [`Backend::add_rms_norm`].
+/// See [`Backend::add_rms_norm`]. Rows are as wide as the weight. The addend may be overwritten.
 pub struct AddNorm<'a, B: Backend> {
     pub addend: &'a mut B::Buffer,
     pub residual: &'a mut B::Buffer,
@@ -126,6 +128,7 @@ pub struct AttendLatent<'a, B: Backend> {
 pub struct Activate<'a, B: Backend> {
     pub activation: Activation,
     pub input: &'a B::Buffer,
+    pub width: usize,
     pub output: &'a mut B::Buffer,
     pub rows: usize,
 }
@@ -139,11 +142,12 @@ pub struct Route<'a, B: Backend> {
     pub rows: usize,
 }
 
-/// See [`Backend::mix`].
+/// See [`Backend::mix`]. `input` and `output` are `[rows, width]`.
 pub struct Mix<'a, B: Backend> {
     pub experts: &'a B::Experts,
     pub activation: Activation,
     pub input: &'a B::Buffer,
+    pub width: usize,
     pub routes: &'a B::Routes,
     pub output: &'a mut B::Buffer,
     pub rows: usize,
@@ -153,6 +157,7 @@ pub struct Mix<'a, B: Backend> {
 pub struct Add<'a, B: Backend> {
     pub addend: &'a B::Buffer,
     pub target: &'a mut B::Buffer,
+    pub width: usize,
     pub rows: usize,
 }
 
@@ -162,13 +167,16 @@ pub struct Gather<'a, B: Backend> {
     /// Which of the step's logit rows.
     pub range: Range<usize>,
     pub input: &'a B::Buffer,
+    pub width: usize,
     pub output: &'a mut B::Buffer,
 }
 
-/// See [`Backend::copy_columns`].
+/// See [`Backend::copy_columns`]. Source rows have `width` columns.
 pub struct CopyColumns<'a, B: Backend> {
     pub source: &'a B::Buffer,
+    pub width: usize,
     pub target: &'a mut B::Buffer,
+    pub target_width: usize,
     /// First column of the target.
     pub offset: usize,
     pub rows: usize,

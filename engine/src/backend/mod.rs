@@ -11,8 +11,6 @@ mod error;
 mod load;
 mod step;
 
-use std::ops::Range;
-
 pub use arguments::{
     Activate, Add, AddNorm, Append, Attend, AttendLatent, Blocks, CopyColumns, Embed, Gather, HeadGroups, Mix, Norm,
     NormBlocks, Product, Rotate, Route,
@@ -21,13 +19,14 @@ pub use error::BackendError;
 pub use load::{CacheLayout, CacheShape, ExpertParts, LatentUpParts, MatrixPart, RopeTable};
 pub use step::{Segment, StepInput, StepLimits, TreeMask};
 
-/// One rank's device. Buffers are matrices `[rows, width]` in the backend's activation type; an operation touches the
-/// first `rows` rows of its arguments and leaves the rest as they are.
+/// One rank's device. A buffer is a run of elements in the backend's activation type; each operation reads and writes
+/// its beginning as a dense row-major matrix `[rows, width]`, with a width that its weights or its arguments give. So
+/// layers of different widths share buffers, and no operation sees gaps between rows.
 pub trait Backend: Sized + 'static {
     /// Bytes of one element of a [`Backend::Buffer`]; sizes the messages of collectives.
     const ELEMENT_BYTES: usize;
 
-    /// Activations `[rows, width]`, row-major.
+    /// Activations.
     type Buffer;
     /// A loaded vector: norm weights, router bias.
     type Vector;
@@ -55,16 +54,16 @@ pub trait Backend: Sized + 'static {
     fn load_latent_up(&mut self, parts: LatentUpParts<'_>) -> Result<Self::LatentUp, BackendError>;
     fn load_rope(&mut self, table: &RopeTable) -> Result<Self::Rope, BackendError>;
 
-    /// Zeroed `[rows, width]`; either may be 0.
-    fn allocate_buffer(&mut self, rows: usize, width: usize) -> Result<Self::Buffer, BackendError>;
+    /// Zeroed; may be empty.
+    fn allocate_buffer(&mut self, elements: usize) -> Result<Self::Buffer, BackendError>;
     fn allocate_cache(&mut self, shape: &CacheShape) -> Result<Self::Cache, BackendError>;
     fn allocate_step(&mut self, limits: &StepLimits) -> Result<Self::Step, BackendError>;
     fn allocate_routes(&mut self, rows: usize, experts_per_token: usize) -> Result<Self::Routes, BackendError>;
 
     /// Makes `input` the content of `step`. Errors: more rows, segments, pages or mask words than its limits.
     fn upload(&mut self, step: &mut Self::Step, input: &StepInput) -> Result<(), BackendError>;
-    /// Waits for the device and copies rows to the host as f32, row-major `[rows.len(), width]`.
-    fn read(&mut self, buffer: &Self::Buffer, rows: Range<usize>, to: &mut [f32]) -> Result<(), BackendError>;
+    /// Waits for the device and copies elements, starting with `from`, to the host as f32.
+    fn read(&mut self, buffer: &Self::Buffer, from: usize, to: &mut [f32]) -> Result<(), BackendError>;
 
     /// `output[row] = table[token[row] - first]`, zero where the token is outside the table.
     fn embed(&mut self, arguments: Embed<'_, Self>) -> Result<(), BackendError>;

@@ -73,8 +73,8 @@ impl<B: Backend> RankRows<'_, B> {
     }
 }
 
-/// `input` is `[rows, width]` on every rank, `output` `[rows, total]` with `total <= world size * width`: columns
-/// beyond `total` are padding of the last ranks and are dropped.
+/// `input` is `[rows, width]`, on the last ranks with as many columns as are left of `total`; `output` is
+/// `[rows, total]`.
 pub struct AllGather<'a, B: Backend> {
     pub input: &'a B::Buffer,
     pub output: &'a mut B::Buffer,

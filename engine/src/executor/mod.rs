@@ -1,5 +1,9 @@
 //! The seam between scheduling (integers) and computing (tensors, devices, ranks).
 
+mod ranks;
+
+pub use ranks::{LoadProgress, RankFactory, RanksConfig, RanksExecutor, StartError};
+
 use crate::types::{Batch, StepOutput};
 
 /// What an executor can hold. Fixed once it is ready.

@@ -1,0 +1,143 @@
+//! Mixture of experts: the router's choice and the experts' sum.
+
+use engine::backend::{BackendError, ExpertParts};
+use engine::model::{Activation, MoeConfig, RouterScore};
+
+use crate::attention::softmax;
+use crate::elementwise::gate;
+use crate::matrix::Matrix;
+
+/// Experts of each row with their weights, `[rows, per_token]`.
+pub struct Routes {
+    per_token: usize,
+    experts: Vec<u32>,
+    weights: Vec<f32>,
+}
+
+/// All experts of a layer.
+pub struct Experts {
+    experts: Vec<Expert>,
+}
+
+struct Expert {
+    gate_up: Matrix,
+    down: Matrix,
+}
+
+/// Reused between calls.
+#[derive(Default)]
+pub struct Scratch {
+    scores: Vec<f32>,
+    choice: Vec<f32>,
+    order: Vec<u32>,
+    gate_up: Vec<f32>,
+    activated: Vec<f32>,
+    result: Vec<f32>,
+}
+
+impl Routes {
+    pub fn new(rows: usize, per_token: usize) -> Self {
+        Self { per_token, experts: vec![0; rows * per_token], weights: vec![0.0; rows * per_token] }
+    }
+
+    /// Chooses for one row. Ties go to the smaller expert.
+    pub fn choose(
+        &mut self,
+        row: usize,
+        config: &MoeConfig,
+        logits: &[f32],
+        bias: Option<&[f32]>,
+        scratch: &mut Scratch,
+    ) {
+        let Scratch { scores, choice, order, .. } = scratch;
+        scores.clear();
+        scores.extend_from_slice(logits);
+        match config.score {
+            RouterScore::Softmax => softmax(scores),
+            RouterScore::Sigmoid => scores.iter_mut().for_each(|score| *score = 1.0 / (1.0 + (-*score).exp())),
+        }
+        choice.clone_from(scores);
+        if let Some(bias) = bias {
+            choice.iter_mut().zip(bias).for_each(|(score, bias)| *score += bias);
+        }
+        if config.groups > 1 {
+            mask_groups(choice, config.groups, config.top_groups);
+        }
+        rank(choice, order);
+        let chosen = row * self.per_token..(row + 1) * self.per_token;
+        let total: f32 = order[..self.per_token].iter().map(|expert| scores[*expert as usize]).sum();
+        let factor = config.scaling as f32 / if config.normalise { total + 1e-20 } else { 1.0 };
+        for (place, expert) in chosen.zip(order.iter()) {
+            self.experts[place] = *expert;
+            self.weights[place] = scores[*expert as usize] * factor;
+        }
+    }
+
+    fn of(&self, row: usize) -> impl Iterator<Item = (usize, f32)> + '_ {
+        let chosen = row * self.per_token..(row + 1) * self.per_token;
+        self.experts[chosen.clone()].iter().map(|expert| *expert as usize).zip(self.weights[chosen].iter().copied())
+    }
+}
+
+/// Indices by descending score, ties by ascending index.
+fn rank(scores: &[f32], order: &mut Vec<u32>) {
+    order.clear();
+    order.extend(0..scores.len() as u32);
+    order.sort_by(|left, right| scores[*right as usize].total_cmp(&scores[*left as usize]).then(left.cmp(right)));
+}
+
+/// Leaves only the experts of the best groups; a group's score is the sum of its two best experts.
+fn mask_groups(choice: &mut [f32], groups: usize, top_groups: usize) {
+    let size = choice.len() / groups;
+    let mut order = Vec::new();
+    let best_two = |group: &[f32]| {
+        let mut best = [f32::NEG_INFINITY; 2];
+        for score in group {
+            if *score > best[0] {
+                best = [*score, best[0]];
+            } else if *score > best[1] {
+                best[1] = *score;
+            }
+        }
+        if group.len() == 1 { best[0] } else { best[0] + best[1] }
+    };
+    let scores: Vec<f32> = choice.chunks(size).map(best_two).collect();
+    rank(&scores, &mut order);
+    for group in order.iter().skip(top_groups) {
+        choice[*group as usize * size..(*group as usize + 1) * size].fill(f32::NEG_INFINITY);
+    }
+}
+
+impl Experts {
+    pub fn load(parts: &[ExpertParts<'_>]) -> Result<Self, BackendError> {
+        let load = |parts: &ExpertParts<'_>| {
+            let gate_up = Matrix::load(&[parts.gate.clone(), parts.up.clone()], None)?;
+            Ok(Expert { gate_up, down: Matrix::load(std::slice::from_ref(&parts.down), None)? })
+        };
+        Ok(Self { experts: parts.iter().map(load).collect::<Result<_, _>>()? })
+    }
+
+    /// One row: the weighted sum of its experts' results, in the order of the routes.
+    pub fn mix(
+        &self,
+        row: usize,
+        routes: &Routes,
+        activation: Activation,
+        input: &[f32],
+        scratch: &mut Scratch,
+        output: &mut [f32],
+    ) {
+        let Scratch { gate_up, activated, result, .. } = scratch;
+        output.fill(0.0);
+        for (expert, weight) in routes.of(row) {
+            let expert = &self.experts[expert];
+            gate_up.resize(expert.gate_up.rows, 0.0);
+            activated.resize(expert.down.columns, 0.0);
+            result.resize(expert.down.rows, 0.0);
+            expert.gate_up.multiply(input, gate_up, 1);
+            gate(activation, gate_up, activated);
+            expert.down.multiply(activated, result, 1);
+            output.iter_mut().zip(result.iter()).for_each(|(sum, value)| *sum += weight * value);
+        }
+    }
+}

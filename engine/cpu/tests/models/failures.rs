@@ -1,0 +1,205 @@
+//! A rank that panics or stalls, and batches that cannot be run, end in an error that says what happened, in time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use engine::backend::{AddNorm, BackendError};
+use engine::collective::{AllGather, Call, Collective, CollectiveError, RankRows};
+use engine::executor::{Executor, ExecutorError, RankFactory, RanksExecutor};
+use engine::types::{Batch, BatchEntry, LogitsRows, PageId, Phase, SlotId};
+use engine_cpu::{CpuBackend, CpuRanks};
+
+use crate::support::{Golden, Settings, generate, start};
+
+/// What rank 1 does at its `at`th collective.
+#[derive(Clone, Copy)]
+enum Misbehaviour {
+    Panic,
+    Sleep(Duration),
+}
+
+struct Faulty {
+    ranks: CpuRanks,
+    misbehaviour: Misbehaviour,
+    at: usize,
+}
+
+struct FaultyMember {
+    inner: Box<dyn Collective<CpuBackend>>,
+    misbehaviour: Misbehaviour,
+    left: AtomicUsize,
+}
+
+impl RankFactory for Faulty {
+    type Backend = CpuBackend;
+
+    fn world_size(&self) -> usize {
+        self.ranks.world_size()
+    }
+
+    fn backend(&self, rank: usize) -> Result<CpuBackend, BackendError> {
+        self.ranks.backend(rank)
+    }
+
+    fn collective(
+        &self,
+        rank: usize,
+        backend: &mut CpuBackend,
+    ) -> Result<Box<dyn Collective<CpuBackend>>, BackendError> {
+        let inner = self.ranks.collective(rank, backend)?;
+        if rank != 1 {
+            return Ok(inner);
+        }
+        Ok(Box::new(FaultyMember { inner, misbehaviour: self.misbehaviour, left: AtomicUsize::new(self.at) }))
+    }
+
+    fn poison(&self, message: &str) {
+        self.ranks.poison(message);
+    }
+}
+
+impl FaultyMember {
+    fn misbehave(&self) {
+        if self.left.fetch_sub(1, Ordering::Relaxed) == 0 {
+            match self.misbehaviour {
+                Misbehaviour::Panic => panic!("a test made this rank panic"),
+                Misbehaviour::Sleep(time) => std::thread::sleep(time),
+            }
+        }
+    }
+}
+
+impl Collective<CpuBackend> for FaultyMember {
+    fn rank(&self) -> usize {
+        self.inner.rank()
+    }
+
+    fn world_size(&self) -> usize {
+        self.inner.world_size()
+    }
+
+    fn all_reduce(
+        &mut self,
+        backend: &mut CpuBackend,
+        call: Call<'_>,
+        rows: RankRows<'_, CpuBackend>,
+    ) -> Result<(), CollectiveError> {
+        self.misbehave();
+        self.inner.all_reduce(backend, call, rows)
+    }
+
+    fn all_reduce_add_norm(
+        &mut self,
+        backend: &mut CpuBackend,
+        call: Call<'_>,
+        arguments: AddNorm<'_, CpuBackend>,
+    ) -> Result<(), CollectiveError> {
+        self.inner.all_reduce_add_norm(backend, call, arguments)
+    }
+
+    fn all_gather(
+        &mut self,
+        backend: &mut CpuBackend,
+        call: Call<'_>,
+        gather: AllGather<'_, CpuBackend>,
+    ) -> Result<(), CollectiveError> {
+        self.inner.all_gather(backend, call, gather)
+    }
+
+    fn broadcast(
+        &mut self,
+        backend: &mut CpuBackend,
+        call: Call<'_>,
+        root: usize,
+        rows: RankRows<'_, CpuBackend>,
+    ) -> Result<(), CollectiveError> {
+        self.inner.broadcast(backend, call, root, rows)
+    }
+}
+
+/// Starts four ranks whose second misbehaves in its second step, and returns what that step says and how long it took.
+fn second_step(misbehaviour: Misbehaviour, deadline: Duration) -> (ExecutorError, Duration, RanksExecutor) {
+    let golden = Golden::open("qwen2-tiny");
+    // The first step makes a call for the embedding and two per layer; the second one's third call is the first MLP's.
+    let at = (1 + 2 * golden.config.layers) + 2;
+    let faulty = Faulty { ranks: CpuRanks::new(4, deadline), misbehaviour, at };
+    let mut executor = start(faulty, &golden.config, &golden.weights, &Arc::default()).expect("the ranks start");
+    generate(&mut executor, &[vec![1, 2, 3]], &Settings::greedy(8, 1));
+    executor.submit(Batch { step: 1, entries: vec![decode()], retired: Vec::new() }).expect("submit");
+    let start = Instant::now();
+    let error = executor.collect().expect_err("the rank misbehaves");
+    (error, start.elapsed(), executor)
+}
+
+/// A step of the sequence that the first step began.
+fn decode() -> BatchEntry {
+    BatchEntry {
+        slot: SlotId(0),
+        phase: Phase::Decode,
+        tokens: vec![5],
+        start: 3,
+        pages: vec![PageId(0)],
+        verify_tokens: 0,
+        logits: LogitsRows::Last,
+        sample: true,
+        begin: None,
+    }
+}
+
+#[test]
+fn a_panicking_rank_ends_the_step_with_its_message() {
+    let (error, time, mut executor) = second_step(Misbehaviour::Panic, Duration::from_secs(30));
+    assert!(error.fatal);
+    for part in ["step 1: ", "rank 1 panicked: a test made this rank panic"] {
+        assert!(error.message.contains(part), "{error}");
+    }
+    assert!(time < Duration::from_secs(5), "{time:?}");
+    let again = executor.submit(Batch::default()).expect_err("no further step");
+    assert!(again.fatal && again.message == error.message, "{again}");
+}
+
+#[test]
+fn a_stalled_rank_is_named_within_the_deadline() {
+    let (error, time, executor) = second_step(Misbehaviour::Sleep(Duration::from_secs(4)), Duration::from_millis(300));
+    assert!(error.fatal);
+    for part in ["step 1: ", "all_reduce at mlp_output: rank 1 stalled: the others waited 0.3 s"] {
+        assert!(error.message.contains(part), "{error}");
+    }
+    assert!(time >= Duration::from_millis(300) && time < Duration::from_secs(2), "{time:?}");
+    let start = Instant::now();
+    drop(executor);
+    assert!(start.elapsed() < Duration::from_secs(3), "the executor leaves without the stalled rank");
+}
+
+#[test]
+fn batches_that_do_not_fit_are_refused_and_harm_nothing() {
+    let golden = Golden::open("qwen2-tiny");
+    let ranks = CpuRanks::new(1, Duration::from_secs(30));
+    let mut executor = start(ranks, &golden.config, &golden.weights, &Arc::default()).expect("the rank starts");
+    type Change = fn(&mut BatchEntry);
+    let wrong: [(&str, Change); 9] = [
+        ("65 rows, but 64 were reserved", |entry| entry.tokens = vec![0; 65]),
+        ("slot 4: there are 4 slots", |entry| entry.slot = SlotId(4)),
+        ("no token", |entry| entry.tokens.clear()),
+        ("129 positions, but the longest sequence has 128", |entry| entry.start = 128),
+        ("1 pages of 16 for 17 positions", |entry| entry.start = 16),
+        ("9 pages of 16 for 4 positions", |entry| entry.pages = vec![PageId(0); 9]),
+        ("page 32, but there are 32", |entry| entry.pages[0] = PageId(32)),
+        ("token 256, but the vocabulary has 256", |entry| entry.tokens[0] = 256),
+        ("there is no draft model", |entry| entry.phase = Phase::Verify),
+    ];
+    for (message, change) in wrong {
+        let mut entry = decode();
+        change(&mut entry);
+        let error = executor.submit(Batch { step: 7, entries: vec![entry], retired: Vec::new() }).expect_err(message);
+        assert!(!error.fatal && error.message.contains(message) && error.message.contains("step 7"), "{error}");
+    }
+    executor.submit(Batch { step: 8, entries: vec![decode()], retired: Vec::new() }).expect("it fits");
+    let error = executor.collect().expect_err("slot 0 never began");
+    assert!(!error.fatal && error.message.contains("slot 0 continues a sequence that has not begun"), "{error}");
+    let error = executor.collect().expect_err("nothing in flight");
+    assert!(!error.fatal, "{error}");
+    let results = generate(&mut executor, &golden.prompts[..1], &Settings::greedy(64, 16));
+    assert_eq!(results[0].tokens, golden.greedy[0], "the executor still works");
+}

@@ -1,0 +1,102 @@
+//! Several ranks give what one rank gives.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::collective::{CallCounters, Operation, Site};
+use engine::model::ModelConfig;
+use engine::types::Phase;
+use engine::weights::WeightSource;
+use engine_cpu::CpuRanks;
+
+use crate::support::{GOLDEN, Golden, RandomWeights, Settings, generate, start};
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+fn greedy(
+    world_size: usize,
+    model: &Arc<ModelConfig>,
+    weights: &Arc<dyn WeightSource>,
+    prompts: &[Vec<u32>],
+) -> (Vec<Vec<u32>>, Arc<CallCounters>) {
+    let counters = Arc::default();
+    let mut executor = start(CpuRanks::new(world_size, DEADLINE), model, weights, &counters).expect("the ranks start");
+    let results = generate(&mut executor, prompts, &Settings::greedy(8, 16));
+    (results.into_iter().map(|result| result.tokens).collect(), counters)
+}
+
+#[test]
+fn golden_models_at_every_world_size_that_divides_the_heads() {
+    for golden in GOLDEN.map(Golden::open) {
+        let (model, prompts) = (&golden.config, &golden.prompts[..2]);
+        let divisors = (2..=model.heads).filter(|world_size| model.heads.is_multiple_of(*world_size));
+        for world_size in divisors {
+            let (tokens, _) = greedy(world_size, model, &golden.weights, prompts);
+            for (tokens, expected) in tokens.iter().zip(&golden.greedy) {
+                assert_eq!(tokens, &expected[..16], "{} on {world_size} ranks", golden.name);
+            }
+        }
+    }
+}
+
+/// 16 heads over 4 key-value heads, so that 8 and 16 ranks share them; and 9 heads over 3, with an intermediate size
+/// and a vocabulary that 9 does not divide.
+#[test]
+fn more_ranks_than_key_value_heads() {
+    for (heads, key_value_heads, world_sizes) in [(16, 4, [2, 8, 16]), (9, 3, [2, 3, 9]), (12, 4, [2, 6, 12])] {
+        let mut config = (*Golden::open("qwen2-tiny").config).clone();
+        config.heads = heads;
+        config.hidden = heads * 8;
+        config.rope.dimension = 8;
+        config.attention = engine::model::Attention::Grouped {
+            key_value_heads,
+            head_dimension: 8,
+            query_key_norm: false,
+            bias: true,
+            output_bias: false,
+        };
+        let (model, weights) = (Arc::new(config), Arc::new(RandomWeights) as Arc<dyn WeightSource>);
+        let prompts = [vec![1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233], vec![7, 77, 7]];
+        let (expected, _) = greedy(1, &model, &weights, &prompts);
+        let distinct: std::collections::BTreeSet<_> = expected.iter().flatten().collect();
+        assert!(distinct.len() > 4, "the random model says more than one thing: {expected:?}");
+        for world_size in world_sizes.into_iter().filter(|world_size| heads.is_multiple_of(*world_size)) {
+            let (tokens, _) = greedy(world_size, &model, &weights, &prompts);
+            assert_eq!(tokens, expected, "{heads} heads on {world_size} ranks");
+        }
+    }
+}
+
+#[test]
+fn a_world_size_that_does_not_divide_the_heads_is_refused() {
+    let golden = Golden::open("qwen2-tiny");
+    let error =
+        start(CpuRanks::new(3, DEADLINE), &golden.config, &golden.weights, &Arc::default()).err().expect("refused");
+    assert!(error.to_string().contains("4 attention heads cannot be shared equally by 3 ranks"), "{error}");
+}
+
+#[test]
+fn collectives_are_counted_where_they_run() {
+    let golden = Golden::open("qwen2-tiny");
+    let (_, counters) = greedy(2, &golden.config, &golden.weights, &golden.prompts[..1]);
+    let count = |operation, site, phase| {
+        let calls = counters.snapshot().into_iter();
+        let matching = calls.filter(|(key, _)| (key.operation, key.site, key.phase) == (operation, site, phase));
+        matching
+            .map(|(key, count)| {
+                assert_eq!((&*key.algorithm, &*key.fusion), ("shared_memory", "none"));
+                count
+            })
+            .sum::<u64>()
+    };
+    let layers = golden.config.layers as u64;
+    // A prompt of 9 in chunks of 8 is two prefill steps, of which the last needs logits; then 15 decode steps.
+    for (phase, steps, logits) in [(Phase::Prefill, 2, 1), (Phase::Decode, 15, 15)] {
+        assert_eq!(count(Operation::AllReduce, Site::Embedding, phase), steps);
+        assert_eq!(count(Operation::AllReduce, Site::AttentionOutput, phase), steps * layers);
+        assert_eq!(count(Operation::AllReduce, Site::MlpOutput, phase), steps * layers);
+        assert_eq!(count(Operation::AllGather, Site::LogitsGather, phase), logits);
+    }
+    let (_, alone) = greedy(1, &golden.config, &golden.weights, &golden.prompts[..1]);
+    assert_eq!(alone.snapshot(), [], "a single rank has nobody to call");
+}

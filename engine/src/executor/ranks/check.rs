@@ -1,0 +1,48 @@
+//! Refuses a batch that the ranks' buffers cannot hold, so that no rank has to.
+
+use crate::executor::{Capacity, ExecutorError};
+use crate::types::{Batch, BatchEntry, Phase};
+
+/// Errors: an entry that is outside `capacity` or asks for what this executor cannot do. The executor goes on.
+pub(super) fn check(batch: &Batch, capacity: &Capacity) -> Result<(), ExecutorError> {
+    let refuse = |message: String| ExecutorError { message: format!("step {}: {message}", batch.step), fatal: false };
+    if batch.rows() > capacity.rows as usize {
+        return Err(refuse(format!("{} rows, but {} were reserved at start", batch.rows(), capacity.rows)));
+    }
+    if batch.entries.len() > capacity.slots as usize {
+        let (entries, slots) = (batch.entries.len(), capacity.slots);
+        return Err(refuse(format!("{entries} sequences, but {slots} slots were reserved at start")));
+    }
+    for entry in &batch.entries {
+        check_entry(entry, capacity).map_err(|message| refuse(format!("slot {}: {message}", entry.slot.0)))?;
+    }
+    Ok(())
+}
+
+fn check_entry(entry: &BatchEntry, capacity: &Capacity) -> Result<(), String> {
+    let Capacity { pages, page_size, slots, context, vocabulary, .. } = *capacity;
+    let end = u64::from(entry.start) + entry.tokens.len() as u64;
+    if matches!(entry.phase, Phase::Verify | Phase::Draft) {
+        return Err(format!("the phase is {}, but there is no draft model", entry.phase.name()));
+    }
+    if entry.slot.0 >= slots {
+        return Err(format!("there are {slots} slots"));
+    }
+    if entry.tokens.is_empty() {
+        return Err("no token".to_owned());
+    }
+    if end > u64::from(context) {
+        return Err(format!("{end} positions, but the longest sequence has {context}"));
+    }
+    if end > entry.pages.len() as u64 * u64::from(page_size) || entry.pages.len() > context.div_ceil(page_size) as usize
+    {
+        return Err(format!("{} pages of {page_size} for {end} positions", entry.pages.len()));
+    }
+    if let Some(page) = entry.pages.iter().find(|page| page.0 >= pages) {
+        return Err(format!("page {}, but there are {pages}", page.0));
+    }
+    match entry.tokens.iter().find(|token| **token >= vocabulary) {
+        Some(token) => Err(format!("token {token}, but the vocabulary has {vocabulary}")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,76 @@
+//! What rank 0 makes of the logits: tokens and log-probabilities.
+
+use std::sync::Arc;
+
+use super::input::LogitRow;
+use crate::sampler::{SamplerScratch, SamplerState, token_logprobs};
+use crate::types::{Batch, BatchEntry, EntryOutput, LogitsRows, SlotId, TokenLogprobs};
+
+/// Sampling state of the running sequences, by slot.
+pub(super) struct Choices {
+    slots: Vec<Option<Slot>>,
+    scratch: SamplerScratch,
+}
+
+struct Slot {
+    sampler: SamplerState,
+    prompt: Arc<[u32]>,
+    /// Best tokens to report for each position of the prompt.
+    prompt_top: u32,
+}
+
+impl Choices {
+    pub fn new(slots: usize) -> Self {
+        Self { slots: (0..slots).map(|_| None).collect(), scratch: SamplerScratch::new() }
+    }
+
+    /// Forgets retired sequences and takes in those that begin. Errors: an entry whose sequence never began.
+    pub fn prepare(&mut self, batch: &Batch) -> Result<(), String> {
+        for slot in &batch.retired {
+            if let Some(state) = self.slots.get_mut(slot.0 as usize) {
+                *state = None;
+            }
+        }
+        for entry in &batch.entries {
+            if let Some(sampling) = &entry.begin {
+                let prompt_top = sampling.params.prompt_logprobs.unwrap_or(0);
+                let (sampler, prompt) = (SamplerState::new(sampling), Arc::clone(&sampling.prompt));
+                self.slots[entry.slot.0 as usize] = Some(Slot { sampler, prompt, prompt_top });
+            } else if self.slots[entry.slot.0 as usize].is_none() {
+                return Err(format!("slot {} continues a sequence that has not begun", entry.slot.0));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads one row of logits. Errors: a row without a usable logit.
+    pub fn read(
+        &mut self,
+        entry: &BatchEntry,
+        wanted: LogitRow,
+        logits: &mut [f32],
+        output: &mut EntryOutput,
+    ) -> Result<(), String> {
+        let SlotId(number) = entry.slot;
+        let Some(slot) = &mut self.slots[number as usize] else { return Err(format!("slot {number} is empty")) };
+        if entry.logits == LogitsRows::All {
+            output.prompt_logprobs.extend(slot.prompt_logprobs(entry, wanted.row, logits)?);
+        }
+        if entry.sample && wanted.row + 1 == entry.tokens.len() {
+            let token = slot.sampler.sample(logits, &mut self.scratch).map_err(|error| error.to_string())?;
+            slot.sampler.append(token.id);
+            output.tokens.push(token);
+        }
+        Ok(())
+    }
+}
+
+impl Slot {
+    /// Log-probabilities of the prompt's token after this row; none after the last one.
+    fn prompt_logprobs(&self, entry: &BatchEntry, row: usize, logits: &[f32]) -> Result<Option<TokenLogprobs>, String> {
+        let position = entry.start as usize + row + 1;
+        let Some(token) = self.prompt.get(position) else { return Ok(None) };
+        let logprobs = token_logprobs(logits, *token, self.prompt_top);
+        Ok(Some(logprobs.ok_or_else(|| format!("no finite logit at position {position} of the prompt"))?))
+    }
+}

@@ -1,0 +1,74 @@
+//! What the ranks are made of.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::{Backend, BackendError};
+use crate::collective::{CallCounters, Collective, CollectivePlan};
+use crate::executor::Capacity;
+use crate::model::{Limits, ModelConfig, ModelError, Share};
+use crate::weights::WeightSource;
+
+/// Makes the ranks of one kind of device. Shared by the ranks' threads.
+pub trait RankFactory: Send + Sync + 'static {
+    type Backend: Backend;
+
+    fn world_size(&self) -> usize;
+
+    /// Rank `rank`'s device; called once, on the rank's own thread.
+    fn backend(&self, rank: usize) -> Result<Self::Backend, BackendError>;
+
+    /// Rank `rank`'s place in the group, called once; never for a single rank.
+    fn collective(
+        &self,
+        rank: usize,
+        backend: &mut Self::Backend,
+    ) -> Result<Box<dyn Collective<Self::Backend>>, BackendError>;
+
+    /// Makes every rank that waits for another return an error that holds `message`, now and from now on.
+    fn poison(&self, message: &str);
+}
+
+/// What every rank runs.
+#[derive(Clone)]
+pub struct RanksConfig {
+    pub model: Arc<ModelConfig>,
+    pub weights: Arc<dyn WeightSource>,
+    pub capacity: Capacity,
+    /// Rows whose logits are computed at once: bounds the memory for prompt log-probabilities.
+    pub logit_rows: usize,
+    pub plan: Arc<CollectivePlan>,
+    pub counters: Arc<CallCounters>,
+    /// Longest time that a step may take on any rank. A rank that takes longer has stalled, and no further step runs.
+    pub step_deadline: Duration,
+}
+
+impl RanksConfig {
+    pub(super) fn limits(&self) -> Limits {
+        let Capacity { rows, context, .. } = self.capacity;
+        Limits { rows: rows as usize, logit_rows: self.logit_rows, context: context as usize }
+    }
+}
+
+/// Loading, for progress bars.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadProgress {
+    pub rank: usize,
+    pub layers_done: usize,
+    pub layers: usize,
+}
+
+/// Why the ranks did not become ready.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("rank {rank}: {error}")]
+    Model { rank: usize, error: ModelError },
+    #[error("rank {rank} panicked while it loaded: {message}")]
+    Panic { rank: usize, message: String },
+    #[error("a rank's thread cannot be started: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+pub(super) fn share(rank: usize, world_size: usize) -> Share {
+    Share { rank, world_size }
+}

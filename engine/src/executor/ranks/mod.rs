@@ -1,0 +1,165 @@
+//! The executor that runs a model on one or more ranks, a thread each.
+
+mod check;
+mod choice;
+mod config;
+mod input;
+mod thread;
+mod worker;
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+
+pub use config::{LoadProgress, RankFactory, RanksConfig, StartError};
+use thread::{RankThread, Reply};
+
+use super::{Capacity, Executor, ExecutorError};
+use crate::types::{Batch, StepOutput};
+
+/// How long a dropped executor waits for its threads; one that has stalled is left behind.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Runs steps on every rank. Steps go to all ranks; each computes its share, and rank 0 chooses the tokens.
+pub struct RanksExecutor {
+    capacity: Capacity,
+    step_deadline: Duration,
+    steps: Vec<Sender<Arc<Batch>>>,
+    replies: Receiver<(usize, Reply)>,
+    poison: Box<dyn Fn(&str) + Send>,
+    in_flight: Option<InFlight>,
+    /// Why no further step can run.
+    failure: Option<String>,
+}
+
+struct InFlight {
+    step: u64,
+    until: Instant,
+}
+
+impl RanksExecutor {
+    /// Starts the ranks' threads, loads the model on each and returns when all are ready. `progress` is called on the
+    /// ranks' threads.
+    pub fn start<F: RankFactory>(
+        factory: F,
+        config: RanksConfig,
+        progress: impl Fn(LoadProgress) + Send + Sync + 'static,
+    ) -> Result<Self, StartError> {
+        let (capacity, step_deadline) = (config.capacity, config.step_deadline);
+        let (factory, config) = (Arc::new(factory), Arc::new(config));
+        let progress: Arc<dyn Fn(LoadProgress) + Send + Sync> = Arc::new(progress);
+        let (sender, replies) = mpsc::channel();
+        let mut steps = Vec::new();
+        for rank in 0..factory.world_size() {
+            let (step_sender, steps_of_rank) = mpsc::channel();
+            let thread = RankThread {
+                factory: Arc::clone(&factory),
+                config: Arc::clone(&config),
+                rank,
+                progress: Arc::clone(&progress),
+                steps: steps_of_rank,
+                replies: sender.clone(),
+            };
+            std::thread::Builder::new().name(format!("rank {rank}")).spawn(move || thread.run())?;
+            steps.push(step_sender);
+        }
+        let poison = Box::new(move |message: &str| factory.poison(message));
+        let executor = Self { capacity, step_deadline, steps, replies, poison, in_flight: None, failure: None };
+        executor.wait_until_ready()?;
+        Ok(executor)
+    }
+
+    /// Loading has no deadline: it ends when every rank has loaded or failed.
+    fn wait_until_ready(&self) -> Result<(), StartError> {
+        for _ in 0..self.steps.len() {
+            if let Ok((_, Reply::NotReady(error))) = self.replies.recv() {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The output of the step in flight, once every rank has replied.
+    fn wait(&self, InFlight { step, until }: &InFlight) -> Result<StepOutput, ExecutorError> {
+        let mut waiting: Vec<usize> = (0..self.steps.len()).collect();
+        let mut result = Ok(StepOutput::default());
+        while !waiting.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            let (rank, reply) = self.replies.recv_timeout(left).map_err(|_| self.stalled(*step, &waiting))?;
+            waiting.retain(|other| *other != rank);
+            match reply {
+                Reply::Step(Some(output)) => result = Ok(output),
+                Reply::Step(None) | Reply::Ready => {}
+                Reply::Lost(message) => result = Err(failed(*step, &message, false)),
+                Reply::Failed(message) => return Err(failed(*step, &message, true)),
+                Reply::NotReady(error) => return Err(failed(*step, &error.to_string(), true)),
+            }
+        }
+        result
+    }
+
+    fn stalled(&self, step: u64, ranks: &[usize]) -> ExecutorError {
+        let ranks: Vec<String> = ranks.iter().map(usize::to_string).collect();
+        let seconds = self.step_deadline.as_secs_f64();
+        failed(step, &format!("rank {} stalled: no result within {seconds:.1} s", ranks.join(", ")), true)
+    }
+
+    fn usable(&self) -> Result<(), ExecutorError> {
+        let failure = self.failure.clone();
+        failure.map_or(Ok(()), |message| Err(ExecutorError { message, fatal: true }))
+    }
+
+    /// Remembers a fatal error, and frees the ranks that wait for one that is gone.
+    fn note(&mut self, error: &ExecutorError) {
+        if error.fatal {
+            (self.poison)(&error.message);
+            self.failure = Some(error.message.clone());
+        }
+    }
+}
+
+impl Executor for RanksExecutor {
+    fn capacity(&self) -> Capacity {
+        self.capacity
+    }
+
+    fn submit(&mut self, batch: Batch) -> Result<(), ExecutorError> {
+        self.usable()?;
+        if let Some(InFlight { step, .. }) = self.in_flight {
+            return Err(failed(batch.step, &format!("step {step} has not been collected"), false));
+        }
+        check::check(&batch, &self.capacity)?;
+        self.in_flight = Some(InFlight { step: batch.step, until: Instant::now() + self.step_deadline });
+        let batch = Arc::new(batch);
+        for steps in &self.steps {
+            // A rank that is gone has said why, and `collect` hears it.
+            let _ = steps.send(Arc::clone(&batch));
+        }
+        Ok(())
+    }
+
+    fn collect(&mut self) -> Result<StepOutput, ExecutorError> {
+        self.usable()?;
+        let message = "collect without a step in flight".to_owned();
+        let in_flight = self.in_flight.take().ok_or(ExecutorError { message, fatal: false })?;
+        let result = self.wait(&in_flight);
+        if let Err(error) = &result {
+            self.note(error);
+        }
+        result
+    }
+}
+
+impl Drop for RanksExecutor {
+    fn drop(&mut self) {
+        (self.poison)("the executor is shutting down");
+        self.steps.clear();
+        let until = Instant::now() + FAREWELL;
+        // Every thread drops its end when it is done.
+        while self.replies.recv_timeout(until.saturating_duration_since(Instant::now())).is_ok() {}
+    }
+}
+
+fn failed(step: u64, message: &str, fatal: bool) -> ExecutorError {
+    ExecutorError { message: format!("step {step}: {message}"), fatal }
+}

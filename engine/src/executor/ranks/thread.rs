@@ -1,0 +1,83 @@
+//! A rank's thread: load, then steps until the executor is gone. Whatever ends it early is told to the other ranks and
+//! to the executor.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+
+use super::config::{LoadProgress, RankFactory, RanksConfig, StartError};
+use super::worker::{Worker, WorkerError};
+use crate::types::{Batch, StepOutput};
+
+/// What a rank tells the executor.
+pub(super) enum Reply {
+    Ready,
+    NotReady(StartError),
+    /// The output of rank 0; none of the others.
+    Step(Option<StepOutput>),
+    /// The step gave nothing, the rank goes on.
+    Lost(String),
+    /// The rank is gone.
+    Failed(String),
+}
+
+pub(super) struct RankThread<F: RankFactory> {
+    pub factory: Arc<F>,
+    pub config: Arc<RanksConfig>,
+    pub rank: usize,
+    pub progress: Arc<dyn Fn(LoadProgress) + Send + Sync>,
+    pub steps: Receiver<Arc<Batch>>,
+    pub replies: Sender<(usize, Reply)>,
+}
+
+impl<F: RankFactory> RankThread<F> {
+    pub fn run(self) {
+        let (rank, progress) = (self.rank, &*self.progress);
+        let load = || Worker::load(&*self.factory, &self.config, rank, progress);
+        let worker = match catch_unwind(AssertUnwindSafe(load)) {
+            Ok(Ok(worker)) => worker,
+            Ok(Err(error)) => return self.not_ready(StartError::Model { rank, error }),
+            Err(panic) => return self.not_ready(StartError::Panic { rank, message: panic_text(&*panic) }),
+        };
+        self.reply(Reply::Ready);
+        let serve = || self.serve(worker);
+        match catch_unwind(AssertUnwindSafe(serve)) {
+            Ok(Ok(())) => {}
+            // The other ranks have this message already if it came from a collective; poisoning keeps the first.
+            Ok(Err(message)) => self.fail(format!("rank {rank}: {message}")),
+            Err(panic) => self.fail(format!("rank {rank} panicked: {}", panic_text(&*panic))),
+        }
+    }
+
+    fn serve(&self, mut worker: Worker<F::Backend>) -> Result<(), String> {
+        for batch in &self.steps {
+            match worker.run(&batch) {
+                Ok(output) => self.reply(Reply::Step(output)),
+                Err(WorkerError::Step(message)) => self.reply(Reply::Lost(message)),
+                Err(WorkerError::Pass(error)) => return Err(error.to_string()),
+            }
+        }
+        Ok(())
+    }
+
+    fn not_ready(&self, error: StartError) {
+        self.factory.poison(&error.to_string());
+        self.reply(Reply::NotReady(error));
+    }
+
+    fn fail(&self, message: String) {
+        self.factory.poison(&message);
+        self.reply(Reply::Failed(message));
+    }
+
+    /// An executor that is gone needs no reply.
+    fn reply(&self, reply: Reply) {
+        let _ = self.replies.send((self.rank, reply));
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}
