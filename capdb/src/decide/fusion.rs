@@ -26,7 +26,9 @@ pub(super) fn choose(
         return none(Reason::DisabledByUser);
     }
     if !matches!(algorithm, AlgorithmId::OneShot | AlgorithmId::TwoShot) {
-        return none(Reason::FusionNotListed);
+        // Between machines that no NVLink joins, nothing that could carry a fusion is a rung at all.
+        let reasons = Reasons::of(Reason::FusionNotListed).when(host.spans_nodes(), Reason::MultiNode);
+        return Choice { id: None, reasons };
     }
     let Some(row) = table.fusions[shape.fusion as usize].as_ref() else {
         return none(if table.known { Reason::FusionNotListed } else { Reason::ArchEntryMissing });
