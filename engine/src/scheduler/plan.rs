@@ -30,6 +30,16 @@ impl Plan {
         self.entries.iter().map(|entry| entry.rows).sum()
     }
 
+    /// Prefill first, then verify, then decode; otherwise as planned.
+    fn order(&mut self) {
+        self.entries.sort_by_key(|entry| match entry.phase {
+            Phase::Prefill => 0,
+            Phase::Verify => 1,
+            // No entry is ever a draft pass.
+            Phase::Decode | Phase::Draft => 2,
+        });
+    }
+
     fn prefill_rows(&self) -> usize {
         self.entries.iter().filter(|entry| entry.phase == Phase::Prefill).map(|entry| entry.rows).sum()
     }
@@ -43,13 +53,14 @@ impl Scheduler {
         self.plan_decodes(&mut plan);
         self.plan_prefills(&mut plan);
         self.admit(&mut plan);
-        plan.entries.sort_by_key(|entry| match entry.phase {
-            Phase::Prefill => 0,
-            Phase::Verify => 1,
-            // No entry is ever a draft pass.
-            Phase::Decode | Phase::Draft => 2,
-        });
+        plan.order();
         plan
+    }
+
+    /// Admits into a plan that was made while a step was in flight, after that step is committed.
+    pub fn top_up(&mut self, plan: &mut Plan) {
+        self.admit(plan);
+        plan.order();
     }
 
     /// What verify entries reserved beyond their outcome. A step in flight may still need its reserve.

@@ -1,0 +1,134 @@
+//! One step of the engine, plain or overlapped.
+//!
+//! Plain: plan, run, send. Overlapped: while a step is in flight, the events of the step before are sent and the next
+//! step is planned; an end by a stop string is then noticed one step late, and that step's token is dropped.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use super::worker::{Worker, panic_message};
+use super::{Health, Observation};
+use crate::executor::ExecutorError;
+use crate::scheduler::{Plan, Progress, SequenceId};
+use crate::types::{Batch, Phase, RequestFailure, RequestId, StepOutput};
+
+/// A step's output between its commit and its events.
+pub(super) struct Collected {
+    pub progress: Vec<Progress>,
+    pub output: StepOutput,
+    pub at: Instant,
+}
+
+impl Worker {
+    pub(super) fn step(&mut self) {
+        let planned_ahead = self.prepared.is_some();
+        let plan = self.next_plan();
+        let Some(batch) = self.scheduler.launch(plan) else { return self.step_without_work(planned_ahead) };
+        let (started, mut observation) = (Instant::now(), describe(&batch));
+        let submitted = guard(|| self.executor.submit(batch));
+        if self.shared.config.overlap {
+            self.deliver();
+            if submitted.is_ok() {
+                self.receive_ready();
+                self.prepared = Some(self.plan());
+            }
+        }
+        match submitted.and_then(|()| guard(|| self.executor.collect())) {
+            Ok(output) => {
+                if let Observation::Step { seconds, .. } = &mut observation {
+                    *seconds = started.elapsed().as_secs_f64();
+                }
+                self.observer.observe(&observation);
+                self.commit(output);
+            }
+            Err(error) => self.fail_step(&error),
+        }
+        if !self.shared.config.overlap {
+            self.deliver();
+        }
+        self.publish_stats();
+    }
+
+    fn next_plan(&mut self) -> Plan {
+        match self.prepared.take() {
+            Some(mut plan) => {
+                // What came in while the step was in flight need not wait for another one.
+                self.receive_ready();
+                let known = plan.admitted.len();
+                self.scheduler.top_up(&mut plan);
+                self.note_admissions(&plan.admitted[known..]);
+                plan
+            }
+            None => self.plan(),
+        }
+    }
+
+    fn plan(&mut self) -> Plan {
+        let plan = self.scheduler.plan();
+        self.note_admissions(&plan.admitted);
+        plan.preempted.iter().for_each(|_| self.observer.observe(&Observation::Preemption));
+        plan
+    }
+
+    fn note_admissions(&mut self, admitted: &[SequenceId]) {
+        if !admitted.is_empty() {
+            let now = Instant::now();
+            admitted.iter().for_each(|sequence| self.note_admission(*sequence, now));
+        }
+    }
+
+    /// Everything planned has ended meanwhile. A fresh plan without work for waiting sequences is a defect, and would
+    /// otherwise turn the thread into a busy loop.
+    fn step_without_work(&mut self, planned_ahead: bool) {
+        let sent = self.collected.is_some();
+        self.deliver();
+        if !sent && !planned_ahead && !self.scheduler.is_idle() {
+            self.fail_all("the scheduler found no work although requests wait");
+        }
+        self.publish_stats();
+    }
+
+    fn commit(&mut self, output: StepOutput) {
+        match self.scheduler.commit(&output) {
+            Ok(progress) => self.collected = Some(Collected { progress, output, at: Instant::now() }),
+            Err(error) => self.fail_step(&ExecutorError { message: error.to_string(), fatal: true }),
+        }
+    }
+
+    /// Ends the requests of the failed step, or all of them if no further step can run.
+    fn fail_step(&mut self, error: &ExecutorError) {
+        tracing::error!(fatal = error.fatal, "{error}");
+        let lost = self.scheduler.fail_step();
+        // What the steps before brought is still due.
+        self.deliver();
+        if error.fatal {
+            self.shared.set_health(Health::Failed(error.message.clone()));
+            return self.fail_all(&error.message);
+        }
+        let requests: Vec<RequestId> =
+            lost.iter().filter_map(|sequence| Some(self.outputs.get(sequence)?.request)).collect();
+        requests.into_iter().for_each(|id| self.fail(id, RequestFailure::Engine(error.message.clone())));
+    }
+
+    fn fail_all(&mut self, message: &str) {
+        let ids: Vec<RequestId> = self.requests.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.fail(id, RequestFailure::Engine(message.to_owned())));
+    }
+}
+
+fn describe(batch: &Batch) -> Observation {
+    let rows = |prefill: bool| {
+        let entries = batch.entries.iter().filter(|entry| (entry.phase == Phase::Prefill) == prefill);
+        entries.map(|entry| (entry.tokens.len() as u32).max(entry.verify_tokens)).sum()
+    };
+    let sequences = batch.entries.len() as u32;
+    Observation::Step { prefill_rows: rows(true), decode_rows: rows(false), sequences, seconds: 0.0 }
+}
+
+/// A panic of the executor is a failure for good: nobody knows in which state it is.
+fn guard<T>(call: impl FnOnce() -> Result<T, ExecutorError>) -> Result<T, ExecutorError> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
+        let message = format!("the executor panicked: {}", panic_message(&*panic));
+        Err(ExecutorError { message, fatal: true })
+    })
+}
