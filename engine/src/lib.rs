@@ -11,6 +11,7 @@ pub mod executor;
 pub mod load;
 pub mod mock;
 pub mod model;
+pub mod plan;
 pub mod runner;
 pub mod sampler;
 pub mod scheduler;

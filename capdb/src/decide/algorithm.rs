@@ -77,9 +77,7 @@ fn paths(table: &Table, host: &HostFacts, needs_multicast: bool) -> Reasons {
 
 /// A missing path is named as what it is, never as a topology that a table does not list.
 fn path_is_missing(reasons: Reasons) -> bool {
-    [Reason::NoPeerPath, Reason::NoMulticast, Reason::MultiNode, Reason::ArchEntryMissing]
-        .into_iter()
-        .any(|reason| reasons.contains(reason))
+    [Reason::NoPeerPath, Reason::NoMulticast, Reason::MultiNode].into_iter().any(|reason| reasons.contains(reason))
 }
 
 /// Whether block and order allow the algorithm on this topology. An unknown topology is struck out as such.

@@ -144,8 +144,9 @@ fn auto(
     rungs: &Rungs,
     rejected: [Reasons; 4],
 ) -> Decision {
-    let mut reasons = Reasons::NONE;
-    let mut gap = false;
+    // A stack that strikes out every rung but NCCL is a fallback even where a rule would have led to NCCL as well.
+    let mut reasons = table.stack_strikes(host);
+    let mut gap = !reasons.is_empty();
     for id in rungs.iter() {
         let strike = if id == AlgorithmId::Nccl { Reasons::NONE } else { rungs.strikes(id, &rejected) };
         let fused = fusion::choose(table, host, shape, request, id);

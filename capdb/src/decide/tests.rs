@@ -198,3 +198,18 @@ fn heads_and_gpus_are_judged_before_everything_else() {
         assert_eq!((decision.verdict, decision.reasons), (Verdict::Refused, Reasons::of(Reason::HeadsNotDivisible)));
     }
 }
+
+#[test]
+fn a_bad_stack_leaves_nccl_and_says_so_whatever_the_message() {
+    let table = table(&format!("compile: {{targets: [sm_90a], min_toolkit: \"12.8\"}}\n{RECORD}"));
+    let old = HostFacts { stack: Stack { toolkit: Some([12, 4, 0, 0]), ..Stack::default() }, ..on(Topology::Nvswitch) };
+    for message in [KIB, 1 << 33] {
+        let decision = decide(&table, &old, &shape(4, message), &Request::default());
+        assert_eq!((decision.verdict, decision.algorithm), (Verdict::Fallback, Some(AlgorithmId::Nccl)));
+        assert!(decision.reasons.contains(Reason::ToolkitTooOld));
+    }
+    assert_eq!(decide(&table, &old, &shape(4, KIB), &one(AlgorithmId::OneShot)).verdict, Verdict::Refused);
+    assert_eq!(decide(&table, &old, &shape(4, KIB), &one(AlgorithmId::Nccl)).verdict, Verdict::Selected);
+    let alone = decide(&table, &old, &shape(1, KIB), &Request::default());
+    assert_eq!((alone.verdict, alone.algorithm), (Verdict::Fallback, None));
+}

@@ -1,0 +1,164 @@
+//! Request → plan.
+
+use super::error::PlanError;
+use super::kernels::kernels;
+use super::machine::Machine;
+use super::memory::{MemoryPlan, parameters};
+use super::report::{MachineReport, ModelReport, Plan, PlanVerdict, SiteReport};
+use super::request::PlanRequest;
+use super::sites::sites;
+use crate::model::{Family, ModelConfig};
+
+/// Makes the plan. A refusal is part of the plan; an error means that the request itself makes no sense.
+pub fn build(request: &PlanRequest) -> Result<Plan, PlanError> {
+    check(request)?;
+    let sites = sites(request);
+    let largest_message = sites.iter().map(|site| site.message_bytes).max().unwrap_or(0);
+    let (device, is_gpu) = match &request.machine {
+        Machine::Cpu(cpu) => (Some(cpu.memory), false),
+        Machine::Gpu(gpu) => (gpu.memory, true),
+    };
+    let memory = MemoryPlan::of(request, device, is_gpu, largest_message);
+    let model = model_report(&request.model_name, &request.config, request.context);
+    let mut refusals: Vec<String> = refusals(&sites);
+    refusals.extend(memory.shortage());
+    let mut warnings = warnings(request, &model, &sites);
+    if memory.device.is_none() {
+        warnings.push("the record does not give the product's memory, so the memory plan is not checked".to_owned());
+    }
+    let verdict = if refusals.is_empty() {
+        sites.iter().map(|site| site.verdict).max().unwrap_or(PlanVerdict::Selected)
+    } else {
+        PlanVerdict::Refused
+    };
+    Ok(Plan {
+        verdict,
+        refusals,
+        warnings,
+        model,
+        machine: machine_report(&request.machine, request.tensor_parallel),
+        tensor_parallel: request.tensor_parallel,
+        memory,
+        kernels: kernels(&request.config, &request.machine),
+        sites,
+    })
+}
+
+fn check(request: &PlanRequest) -> Result<(), PlanError> {
+    let ranks = request.tensor_parallel;
+    if ranks == 0 || request.max_rows == 0 || request.max_sequences == 0 {
+        return Err(PlanError::Shape("ranks, batched tokens and sequences must be at least 1".to_owned()));
+    }
+    if let Machine::Gpu(gpu) = &request.machine
+        && gpu.count < ranks
+    {
+        return Err(PlanError::TooFewDevices { tensor_parallel: ranks, count: gpu.count });
+    }
+    // On GPUs the decision itself refuses it, with its reason; on a CPU nobody else does.
+    if matches!(request.machine, Machine::Cpu(_)) && request.config.heads % ranks != 0 {
+        let fitting: Vec<String> = (1..=request.config.heads)
+            .filter(|ranks| request.config.heads.is_multiple_of(*ranks))
+            .map(|ranks| ranks.to_string())
+            .collect();
+        return Err(PlanError::Shape(format!(
+            "heads_not_divisible: {ranks} ranks do not divide the model's {} attention heads; {} do",
+            request.config.heads,
+            fitting.join(", ")
+        )));
+    }
+    Ok(())
+}
+
+fn refusals(sites: &[SiteReport]) -> Vec<String> {
+    let mut refusals = Vec::new();
+    for site in sites.iter().filter(|site| site.verdict == PlanVerdict::Refused) {
+        let reasons: Vec<String> =
+            site.reasons.iter().map(|reason| format!("{} ({})", reason.reason, reason.at)).collect();
+        let nearest =
+            site.nearest.as_deref().map_or_else(String::new, |nearest| format!("; what works here: {nearest}"));
+        let text = format!("{} in {}: {}{nearest}", site.site.name(), site.phase.name(), reasons.join(", "));
+        if !refusals.contains(&text) {
+            refusals.push(text);
+        }
+    }
+    refusals
+}
+
+fn warnings(request: &PlanRequest, model: &ModelReport, sites: &[SiteReport]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if !model.servable {
+        warnings.push(format!(
+            "the engine has no forward pass for `{}` yet: this plan cannot be served",
+            model.architecture
+        ));
+    }
+    for site in sites.iter().filter(|site| site.verdict == PlanVerdict::Fallback) {
+        let reasons: Vec<&str> =
+            site.reasons.iter().filter(|reason| reason.class == "gap").map(|reason| reason.reason.as_str()).collect();
+        warnings.push(format!(
+            "{} in {} falls back to {}: {}",
+            site.site.name(),
+            site.phase.name(),
+            site.algorithm.as_deref().unwrap_or("nothing"),
+            reasons.join(", ")
+        ));
+    }
+    for (word, meaning) in
+        [("value_guessed", "values that nobody measured"), ("value_inherited", "values inherited from a parent record")]
+    {
+        let count = sites.iter().filter(|site| site.reasons.iter().any(|reason| reason.reason == word)).count();
+        if count > 0 && !request.strict {
+            warnings.push(format!(
+                "{count} of {} sites rest on {meaning} ({word}); `archway tune` measures them on the machine",
+                sites.len()
+            ));
+        }
+    }
+    warnings
+}
+
+fn model_report(name: &str, config: &ModelConfig, context: Option<usize>) -> ModelReport {
+    ModelReport {
+        name: name.to_owned(),
+        architecture: config.architecture.clone(),
+        servable: !matches!(config.family, Family::Other(_)),
+        layers: config.layers,
+        hidden: config.hidden,
+        heads: config.heads,
+        vocabulary: config.vocabulary,
+        context: context.unwrap_or(config.context),
+        parameters: parameters(config),
+        dtype: config.dtype.clone(),
+        quantization: config
+            .quantization
+            .as_ref()
+            .map(|quantization| format!("{}, {} bits", quantization.method, quantization.weight_bits)),
+    }
+}
+
+fn machine_report(machine: &Machine, ranks: usize) -> MachineReport {
+    match machine {
+        Machine::Cpu(cpu) => MachineReport {
+            kind: "cpu",
+            record: None,
+            arch: None,
+            name: format!("{}, {} threads", cpu.name, cpu.threads),
+            count: ranks,
+            topology: None,
+            multicast: None,
+            assumed: Vec::new(),
+            data_version: None,
+        },
+        Machine::Gpu(gpu) => MachineReport {
+            kind: "gpu",
+            record: Some(gpu.resolved.id.clone()),
+            arch: gpu.resolved.arch.clone(),
+            name: gpu.name.clone(),
+            count: gpu.count,
+            topology: gpu.host.topology.map(|topology| topology.word()),
+            multicast: gpu.host.multicast,
+            assumed: gpu.assumed.clone(),
+            data_version: Some(gpu.data_version.clone()),
+        },
+    }
+}

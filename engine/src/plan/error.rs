@@ -1,0 +1,18 @@
+//! Why no plan can be made at all. A plan that refuses is a plan: it says why.
+
+use capdb::database::LookupError;
+use capdb::resolve::RecordError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    #[error("{0}; `capdb list` shows the products and architectures")]
+    Lookup(#[from] LookupError),
+    #[error("the database is damaged: {0}; `capdb validate` shows the place")]
+    Record(#[from] RecordError),
+    #[error(
+        "tensor parallel size {tensor_parallel} needs more GPUs than the {count} given; raise --count or lower --tensor-parallel-size"
+    )]
+    TooFewDevices { tensor_parallel: usize, count: usize },
+    #[error("{0}")]
+    Shape(String),
+}

@@ -1,0 +1,99 @@
+//! The machine that a plan is for: this CPU, or GPUs of the database that nobody needs to own.
+
+use capdb::database::Database;
+use capdb::decide::{HostFacts, Stack, Table};
+use capdb::quantity::Version;
+use capdb::record::Topology;
+use capdb::resolve::Resolved;
+
+use super::error::PlanError;
+
+/// The processor that the CPU backend runs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostCpu {
+    pub name: String,
+    pub threads: usize,
+    /// Bytes of memory.
+    pub memory: u64,
+}
+
+/// A machine.
+#[derive(Clone, Debug)]
+pub enum Machine {
+    Cpu(HostCpu),
+    Gpu(Box<GpuMachine>),
+}
+
+/// GPUs of one kind.
+#[derive(Clone, Debug)]
+pub struct GpuMachine {
+    pub resolved: Resolved,
+    pub table: Table,
+    pub name: String,
+    pub count: usize,
+    pub host: HostFacts,
+    /// Facts that come from the product's usual machine and not from the user or a probe.
+    pub assumed: Vec<String>,
+    /// Bytes of one GPU's memory; `None` where the record does not say.
+    pub memory: Option<u64>,
+    /// Bytes per second.
+    pub bandwidth: Option<f64>,
+    pub data_version: String,
+}
+
+/// What the user says of a GPU machine beside the product's name.
+#[derive(Clone, Debug, Default)]
+pub struct GpuFacts {
+    pub topology: Option<Topology>,
+    pub multicast: Option<bool>,
+    pub nodes: Option<u32>,
+    pub toolkit: Option<Version>,
+    pub driver: Option<Version>,
+    pub nccl: Option<Version>,
+    /// Environment switches that forbid multicast are read from here: name and value.
+    pub environment: Vec<(String, String)>,
+}
+
+impl Machine {
+    /// `count` GPUs of a product (or of an architecture: then the topology must be given to be known).
+    pub fn gpu(database: &Database, name: &str, count: usize, facts: &GpuFacts) -> Result<Self, PlanError> {
+        let resolved = database.record(name)?;
+        let table = Table::new(database.index(), &resolved)?;
+        let product = resolved.gpu.as_ref().and_then(|id| database.index().gpus.get(id));
+        let mut assumed = Vec::new();
+        let topology = facts.topology.or_else(|| {
+            product.map(|product| {
+                assumed.push(format!("topology {} (the product's usual one)", product.usual_topology));
+                product.usual_topology
+            })
+        });
+        let multicast = facts.multicast.or_else(|| {
+            product.map(|product| {
+                assumed.push(format!("multicast {} (the product's usual machine)", product.usual_multicast));
+                product.usual_multicast
+            })
+        });
+        let parts = |version: &Option<Version>| version.as_ref().map(Version::parts);
+        let stack = Stack { toolkit: parts(&facts.toolkit), driver: parts(&facts.driver), nccl: parts(&facts.nccl) };
+        let visible = u32::try_from(count).ok();
+        let host =
+            HostFacts { topology, multicast, stack, nodes: facts.nodes, visible_gpus: visible, ..HostFacts::default() };
+        let host = host.with_environment(facts.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        let display = product
+            .map(|product| product.name.clone())
+            .or_else(|| resolved.value.get("name").and_then(|name| name.as_str()).map(str::to_owned));
+        Ok(Self::Gpu(Box::new(GpuMachine {
+            name: display.unwrap_or_else(|| name.to_owned()),
+            memory: product.and_then(|product| product.memory).map(|size| size.bytes()),
+            bandwidth: product
+                .and_then(|product| product.memory_bandwidth)
+                .map(|bandwidth| bandwidth.bytes_per_second()),
+            data_version: database.index().manifest.data_version.to_string(),
+            resolved,
+            table,
+            count,
+            host,
+            assumed,
+        })))
+    }
+}

@@ -1,0 +1,237 @@
+//! Memory of one rank, counted from shapes: weights, key-value pages, activations, and what is left.
+
+use serde::Serialize;
+
+use super::request::PlanRequest;
+use crate::model::{Attention, LayerKind, ModelConfig, QuantizationConfig};
+
+/// Token positions of a page.
+const PAGE_SIZE: usize = 16;
+/// Context, modules, library handles and graphs of one GPU process, in bytes. Seen on Hopper: 0.5 to 0.9 GB.
+const DEVICE_OVERHEAD: u64 = 900 << 20;
+
+/// Bytes of one rank.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MemoryPlan {
+    /// Memory of one device (CPU: of the machine, shared by the ranks); `None` where the database does not say.
+    pub device: Option<u64>,
+    /// What the engine may use of it.
+    pub usable: Option<u64>,
+    pub weights: u64,
+    pub draft_weights: u64,
+    /// Activations of the largest step, logits included.
+    pub activations: u64,
+    /// Buffers of collectives.
+    pub workspace: u64,
+    /// Context and libraries of a GPU process.
+    pub overhead: u64,
+    pub cache_bytes_per_token: u64,
+    /// Key-value pages of 16 tokens that fit; 0 when nothing is left.
+    pub pages: u64,
+    /// Tokens that fit in those pages.
+    pub cache_tokens: u64,
+    /// Pages that one sequence of the full context needs.
+    pub pages_for_context: u64,
+}
+
+impl MemoryPlan {
+    pub(super) fn of(request: &PlanRequest, device: Option<u64>, is_gpu: bool, largest_message: u64) -> Self {
+        let config = &request.config;
+        let ranks = request.tensor_parallel;
+        let weights = rank_weights(request);
+        let draft_weights = request.speculation.map_or(0, |shape| shape.draft_bytes.div_ceil(ranks as u64));
+        let activations = activations(request);
+        let workspace = if ranks > 1 { largest_message * 2 } else { 0 };
+        let overhead = if is_gpu { DEVICE_OVERHEAD } else { 0 };
+        let cache_bytes_per_token = cache_bytes_per_token(config, ranks, request.cache_bytes);
+        // On a CPU the ranks share one memory, so each gets its part of it.
+        let share = if is_gpu { 1 } else { ranks as u64 };
+        let usable = device.map(|bytes| (bytes as f64 * request.memory_fraction) as u64 / share);
+        let taken = weights + draft_weights + activations + workspace + overhead;
+        let page_bytes = (cache_bytes_per_token * PAGE_SIZE as u64).max(1);
+        let pages = usable.map_or(0, |usable| usable.saturating_sub(taken) / page_bytes);
+        let context = request.context.unwrap_or(config.context).max(1);
+        Self {
+            device,
+            usable,
+            weights,
+            draft_weights,
+            activations,
+            workspace,
+            overhead,
+            cache_bytes_per_token,
+            pages,
+            cache_tokens: pages * PAGE_SIZE as u64,
+            pages_for_context: context.div_ceil(PAGE_SIZE) as u64,
+        }
+    }
+
+    /// Everything but the pages, in bytes.
+    pub fn fixed(&self) -> u64 {
+        self.weights + self.draft_weights + self.activations + self.workspace + self.overhead
+    }
+
+    /// What to say when it does not fit; `None` when it does, or when nobody knows the device's memory.
+    pub(super) fn shortage(&self) -> Option<String> {
+        let usable = self.usable?;
+        if self.fixed() > usable {
+            return Some(format!(
+                "out of memory: weights, activations and buffers need {} a rank, {} are usable; use more ranks, a smaller or quantised model, or raise --gpu-memory-utilization",
+                gib(self.fixed()),
+                gib(usable)
+            ));
+        }
+        (self.pages < self.pages_for_context.min(64)).then(|| {
+            format!(
+                "out of memory: {} are left for the key-value cache, {} pages, and one sequence of the context needs {}; lower --max-model-len, use more ranks, or raise --gpu-memory-utilization",
+                gib(usable - self.fixed()),
+                self.pages,
+                self.pages_for_context
+            )
+        })
+    }
+}
+
+pub(super) fn gib(bytes: u64) -> String {
+    format!("{:.2} GiB", bytes as f64 / (1u64 << 30) as f64)
+}
+
+/// Weights of one module kind, whole model.
+struct Part {
+    parameters: u64,
+    /// Word that names its modules in a checkpoint's list of modules that stay plain.
+    module: &'static str,
+    /// Every rank holds all of it.
+    replicated: bool,
+    linear: bool,
+}
+
+/// Parameters of the whole model.
+pub fn parameters(config: &ModelConfig) -> u64 {
+    parts(config, 1).iter().map(|part| part.parameters).sum()
+}
+
+fn parts(config: &ModelConfig, ranks: usize) -> Vec<Part> {
+    let linear =
+        |parameters: usize, module| Part { parameters: parameters as u64, module, replicated: false, linear: true };
+    let hidden = config.hidden;
+    let mut parts = vec![Part {
+        parameters: (config.vocabulary * hidden) as u64,
+        module: "embed_tokens",
+        replicated: false,
+        linear: false,
+    }];
+    if !config.tied_embeddings {
+        parts.push(linear(config.vocabulary * hidden, "lm_head"));
+    }
+    parts.extend(attention_parts(config, ranks));
+    let dense = config.layer_kinds.iter().filter(|kind| **kind == LayerKind::Dense).count();
+    parts.push(linear(dense * 3 * hidden * config.intermediate, "mlp.gate_proj"));
+    if let Some(moe) = &config.moe {
+        let layers = config.layers - dense;
+        parts.push(linear(layers * moe.experts * 3 * hidden * moe.intermediate, "experts"));
+        parts.push(linear(layers * moe.shared_experts * 3 * hidden * moe.shared_intermediate, "shared_experts"));
+        parts.push(Part {
+            parameters: (layers * moe.experts * hidden) as u64,
+            module: "mlp.gate",
+            replicated: true,
+            linear: false,
+        });
+    }
+    parts.push(Part {
+        parameters: ((2 * config.layers + 1) * hidden) as u64,
+        module: "norm",
+        replicated: true,
+        linear: false,
+    });
+    parts
+}
+
+fn attention_parts(config: &ModelConfig, ranks: usize) -> Vec<Part> {
+    let (layers, hidden, heads) = (config.layers, config.hidden, config.heads);
+    let part = |parameters: usize, replicated| Part {
+        parameters: (layers * parameters) as u64,
+        module: "self_attn",
+        replicated,
+        linear: true,
+    };
+    match &config.attention {
+        Attention::Grouped { key_value_heads, head_dimension, .. } => {
+            let query = 2 * hidden * heads * head_dimension;
+            // Fewer key-value heads than ranks: each rank holds a copy of the one that it needs.
+            let copies = key_value_heads.max(&ranks) * 2 * hidden * head_dimension;
+            vec![part(query, false), part(copies, false)]
+        }
+        Attention::Latent(latent) => {
+            let head = latent.nope_head_dimension + latent.rope_head_dimension;
+            let query = match latent.query_lora_rank {
+                Some(rank) => vec![part(hidden * rank, true), part(rank * heads * head, false)],
+                None => vec![part(hidden * heads * head, false)],
+            };
+            let down = part(hidden * (latent.key_value_lora_rank + latent.rope_head_dimension), true);
+            let up = part(
+                latent.key_value_lora_rank * heads * (latent.nope_head_dimension + latent.value_head_dimension),
+                false,
+            );
+            let output = part(heads * latent.value_head_dimension * hidden, false);
+            query.into_iter().chain([down, up, output]).collect()
+        }
+    }
+}
+
+/// Bytes of one rank's weights: from the files' size where they are there, else from the shapes.
+fn rank_weights(request: &PlanRequest) -> u64 {
+    let ranks = request.tensor_parallel as u64;
+    let bytes = |part: &Part| part_bytes(part, &request.config, request.activation_bytes);
+    let counted = parts(&request.config, request.tensor_parallel);
+    let sharded: u64 = counted.iter().filter(|part| !part.replicated).map(bytes).sum();
+    let replicated: u64 = counted.iter().filter(|part| part.replicated).map(bytes).sum();
+    match request.weight_bytes {
+        Some(total) => total.saturating_sub(replicated).div_ceil(ranks) + replicated.min(total),
+        None => sharded.div_ceil(ranks) + replicated,
+    }
+}
+
+fn part_bytes(part: &Part, config: &ModelConfig, plain: usize) -> u64 {
+    match &config.quantization {
+        Some(quantization) if part.linear && !stays_plain(quantization, part.module) => {
+            // One 16-bit scale for each group, or one for each row where no group is named.
+            let scale_bits = quantization.group.map_or(0.0, |group| 16.0 / group.max(1) as f64);
+            (part.parameters as f64 * (quantization.weight_bits as f64 + scale_bits) / 8.0) as u64
+        }
+        _ => part.parameters * plain as u64,
+    }
+}
+
+/// Whether the checkpoint keeps modules with this word in their name in the plain data type.
+fn stays_plain(quantization: &QuantizationConfig, module: &str) -> bool {
+    quantization.ignored.iter().any(|pattern| {
+        let pattern = pattern.replace("\\.", ".");
+        if module == "experts" {
+            pattern.contains("experts") && !pattern.contains("shared_experts")
+        } else {
+            pattern.contains(module) || module.starts_with("mlp.gate_") && pattern.contains("mlp.(gate")
+        }
+    })
+}
+
+/// Bytes of one token in one rank's key-value cache.
+fn cache_bytes_per_token(config: &ModelConfig, ranks: usize, element: usize) -> u64 {
+    let width = match &config.attention {
+        Attention::Grouped { key_value_heads, head_dimension, .. } => {
+            2 * key_value_heads.div_ceil(ranks) * head_dimension
+        }
+        // The latent is shared by all heads, so every rank holds all of it.
+        Attention::Latent(latent) => latent.key_value_lora_rank + latent.rope_head_dimension,
+    };
+    (config.layers * width * element) as u64
+}
+
+/// The largest step's buffers: residual, normed, query/key/value, gate and up, and logits of the sampled rows in f32.
+fn activations(request: &PlanRequest) -> u64 {
+    let config = &request.config;
+    let ranks = request.tensor_parallel;
+    let widest = config.intermediate.max(config.moe.as_ref().map_or(0, |moe| moe.experts_per_token * moe.intermediate));
+    let row = (4 * config.hidden + (2 * widest + 3 * config.hidden) / ranks) * request.activation_bytes;
+    (request.max_rows * row + request.max_sequences * config.vocabulary * 4) as u64
+}

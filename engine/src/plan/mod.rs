@@ -1,0 +1,56 @@
+//! The plan: one explicit answer, before weights load, to what will run where and why.
+//!
+//! The only module that imports `capdb`. Once a plan exists nobody asks what GPU this is: the rest of the engine reads
+//! a [`CollectivePlan`] and numbers.
+
+mod build;
+mod error;
+mod kernels;
+mod machine;
+mod memory;
+mod render;
+mod report;
+mod request;
+mod sites;
+
+pub use build::build;
+pub use error::PlanError;
+pub use machine::{GpuFacts, GpuMachine, HostCpu, Machine};
+pub use memory::{MemoryPlan, parameters};
+pub use report::{
+    KernelLine, MachineReport, ModelReport, Plan, PlanVerdict, ReasonReport, RejectedReport, RungReport, SiteReport,
+};
+pub use request::{AllReduceChoice, FusionChoice, PlanRequest, SpeculationShape};
+
+use crate::collective::{CollectivePlan, Operation, Rung, Site};
+use crate::types::Phase;
+
+impl Plan {
+    /// The ladders that the executor looks up, site by site.
+    pub fn collectives(&self) -> CollectivePlan {
+        let fallback = if self.machine.kind == "cpu" { sites::CPU_ALGORITHM } else { "nccl" };
+        let mut plan = CollectivePlan::uniform(fallback);
+        for site in &self.sites {
+            let rung = |rung: &RungReport| Rung {
+                up_to: rung.up_to_bytes,
+                algorithm: rung.algorithm.as_str().into(),
+                fusion: rung.fusion.as_str().into(),
+            };
+            plan.set(site.operation, site.site, site.phase, site.ladder.iter().map(rung).collect());
+        }
+        plan
+    }
+
+    /// Sites whose decision is a fallback: what `archway_plan_fallbacks` exports.
+    pub fn fallbacks(&self) -> impl Iterator<Item = &SiteReport> {
+        self.sites.iter().filter(|site| site.verdict == PlanVerdict::Fallback)
+    }
+
+    /// The plan of a site, for `GET /plan` to set beside the counters.
+    pub fn site(&self, operation: Operation, site: Site, phase: Phase) -> Option<&SiteReport> {
+        self.sites.iter().find(|report| (report.operation, report.site, report.phase) == (operation, site, phase))
+    }
+}
+
+#[cfg(test)]
+mod tests;

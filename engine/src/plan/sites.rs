@@ -1,0 +1,214 @@
+//! Every place where ranks meet, in every phase, with the decision for its messages.
+
+use capdb::decide::{Decision, Request, Shape, Verdict, decide, explain};
+use capdb::record::{Dtype, FusionId};
+
+use super::machine::{GpuMachine, Machine};
+use super::report::{PlanVerdict, ReasonReport, RejectedReport, RungReport, SiteReport};
+use super::request::{AllReduceChoice, FusionChoice, PlanRequest};
+use crate::collective::{NO_FUSION, Operation, Site};
+use crate::types::Phase;
+
+/// What rank threads of the CPU backend meet in.
+pub(super) const CPU_ALGORITHM: &str = "shared_memory";
+
+/// Rows and calls of a phase.
+struct Step {
+    phase: Phase,
+    /// Rows of the step that an explicit request must be met for.
+    rows: usize,
+    /// Rows of the largest step.
+    largest: usize,
+    allreduce: AllReduceChoice,
+}
+
+/// All sites of a model on a machine.
+pub(super) fn sites(request: &PlanRequest) -> Vec<SiteReport> {
+    if request.tensor_parallel == 1 {
+        return Vec::new();
+    }
+    let mut reports = Vec::new();
+    for step in steps(request) {
+        let hidden = request.config.hidden;
+        let mut add =
+            |operation, site, calls, width| reports.push(report(request, &step, operation, site, calls, width));
+        add(Operation::AllReduce, Site::AttentionOutput, request.config.layers, hidden);
+        add(Operation::AllReduce, Site::MlpOutput, request.config.layers, hidden);
+        add(Operation::AllReduce, Site::Embedding, 1, hidden);
+        add(Operation::AllGather, Site::LogitsGather, 1, request.config.vocabulary.div_ceil(request.tensor_parallel));
+    }
+    if let Some(speculation) = request.speculation {
+        let step = Step {
+            phase: Phase::Draft,
+            rows: 1,
+            largest: request.max_sequences * speculation.verify_tokens,
+            allreduce: request.allreduce,
+        };
+        let calls = 2 * speculation.verify_tokens.saturating_sub(1).max(1);
+        reports.push(report(request, &step, Operation::AllReduce, Site::Draft, calls, speculation.draft_hidden));
+    }
+    reports
+}
+
+fn steps(request: &PlanRequest) -> Vec<Step> {
+    let mut steps =
+        vec![Step { phase: Phase::Decode, rows: 1, largest: request.max_sequences, allreduce: request.allreduce }];
+    if let Some(speculation) = request.speculation {
+        let rows = speculation.verify_tokens;
+        steps.push(Step {
+            phase: Phase::Verify,
+            rows,
+            largest: rows * request.max_sequences,
+            allreduce: request.allreduce,
+        });
+    }
+    steps.push(Step {
+        phase: Phase::Prefill,
+        rows: request.max_rows,
+        largest: request.max_rows,
+        allreduce: request.allreduce_prefill,
+    });
+    steps
+}
+
+fn report(
+    request: &PlanRequest,
+    step: &Step,
+    operation: Operation,
+    site: Site,
+    calls: usize,
+    width: usize,
+) -> SiteReport {
+    let bytes = |rows: usize| (rows * width * request.activation_bytes) as u64;
+    let base = SiteReport {
+        operation,
+        site,
+        phase: step.phase,
+        calls,
+        rows: step.rows,
+        message_bytes: bytes(step.rows),
+        verdict: PlanVerdict::Selected,
+        algorithm: Some(CPU_ALGORITHM.to_owned()),
+        fusion: NO_FUSION.to_owned(),
+        nearest: None,
+        reasons: Vec::new(),
+        rejected: Vec::new(),
+        ladder: vec![RungReport {
+            up_to_rows: step.largest,
+            up_to_bytes: u64::MAX,
+            algorithm: CPU_ALGORITHM.to_owned(),
+            fusion: NO_FUSION.to_owned(),
+        }],
+    };
+    match &request.machine {
+        Machine::Cpu(_) => base,
+        // Gathering is NCCL's: there is no choice to make, and so none to explain.
+        Machine::Gpu(_) if operation != Operation::AllReduce => SiteReport {
+            algorithm: Some("nccl".to_owned()),
+            ladder: vec![RungReport {
+                up_to_rows: step.largest,
+                up_to_bytes: u64::MAX,
+                algorithm: "nccl".to_owned(),
+                fusion: NO_FUSION.to_owned(),
+            }],
+            ..base
+        },
+        Machine::Gpu(gpu) => decided(request, gpu, step, site, width, base),
+    }
+}
+
+fn decided(
+    request: &PlanRequest,
+    gpu: &GpuMachine,
+    step: &Step,
+    site: Site,
+    width: usize,
+    base: SiteReport,
+) -> SiteReport {
+    // The embedding's sum is followed by no residual, so there is nothing to fuse it with; the wish speaks of the others.
+    let fusion = if site == Site::Embedding { FusionChoice::Unfused } else { request.fusion };
+    let wish = Request {
+        allreduce: step.allreduce.request(),
+        fusion: fusion.request(),
+        strict: request.strict,
+        allow_fallback: request.allow_fallback,
+        max_message: request.allreduce_max_message,
+    };
+    let shape = |rows: usize| Shape {
+        world_size: request.tensor_parallel as u32,
+        dtype: if request.activation_bytes == 4 { Dtype::F32 } else { Dtype::Bf16 },
+        message: Some((rows * width * request.activation_bytes) as u64),
+        fusion: FusionId::ResidualRmsnorm,
+        heads: u32::try_from(request.config.heads).ok(),
+        pipeline_parallel: 1,
+        workspace: None,
+    };
+    let judged = shape(step.rows);
+    let decision = decide(&gpu.table, &gpu.host, &judged, &wish);
+    let words = explain(&gpu.resolved, &gpu.host, &judged, &wish, &decision);
+    let reasons = |lines: &[capdb::decide::ReasonLine]| {
+        lines
+            .iter()
+            .map(|line| ReasonReport {
+                reason: line.reason.to_owned(),
+                class: line.class.to_owned(),
+                at: line.at.clone(),
+            })
+            .collect::<Vec<_>>()
+    };
+    let own = reasons(&words.reasons)
+        .into_iter()
+        .filter(|reason| {
+            site != Site::Embedding || request.fusion == FusionChoice::Unfused || reason.reason != "disabled_by_user"
+        })
+        .collect();
+    SiteReport {
+        verdict: verdict(&decision),
+        algorithm: words.allreduce.map(str::to_owned),
+        fusion: words.fusion.to_owned(),
+        nearest: words.nearest.map(str::to_owned),
+        reasons: own,
+        rejected: words
+            .rejected
+            .iter()
+            .map(|line| RejectedReport { algorithm: line.algorithm.to_owned(), reasons: reasons(&line.reasons) })
+            .collect(),
+        ladder: ladder(step, width * request.activation_bytes, |rows| choice(gpu, &shape(rows), &wish)),
+        ..base
+    }
+}
+
+fn verdict(decision: &Decision) -> PlanVerdict {
+    match decision.verdict {
+        Verdict::Selected => PlanVerdict::Selected,
+        Verdict::Fallback => PlanVerdict::Fallback,
+        Verdict::Refused => PlanVerdict::Refused,
+    }
+}
+
+/// Algorithm and fusion of one message size. A size that an explicit request cannot take goes down the ladder.
+fn choice(gpu: &GpuMachine, shape: &Shape, wish: &Request) -> (&'static str, &'static str) {
+    let decision = decide(&gpu.table, &gpu.host, shape, &Request { allow_fallback: true, ..*wish });
+    (decision.algorithm.map_or("nccl", |id| id.word()), decision.fusion.map_or(NO_FUSION, |id| id.word()))
+}
+
+/// Asks for every number of rows that a step can have and joins equal neighbours.
+fn ladder(step: &Step, row_bytes: usize, choose: impl Fn(usize) -> (&'static str, &'static str)) -> Vec<RungReport> {
+    let mut rungs: Vec<RungReport> = Vec::new();
+    for rows in 1..=step.largest {
+        let (algorithm, fusion) = choose(rows);
+        let up_to_bytes = (rows * row_bytes) as u64;
+        match rungs.last_mut() {
+            Some(last) if last.algorithm == algorithm && last.fusion == fusion => {
+                (last.up_to_rows, last.up_to_bytes) = (rows, up_to_bytes)
+            }
+            _ => rungs.push(RungReport {
+                up_to_rows: rows,
+                up_to_bytes,
+                algorithm: algorithm.to_owned(),
+                fusion: fusion.to_owned(),
+            }),
+        }
+    }
+    rungs
+}

@@ -1,0 +1,148 @@
+use std::path::PathBuf;
+
+use capdb::database::Database;
+use capdb::record::Topology;
+
+use super::*;
+use crate::model::ModelConfig;
+
+fn shape(name: &str) -> ModelConfig {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../models/shapes").join(name);
+    let text = std::fs::read_to_string(&path).unwrap();
+    crate::load::parse_config(&path.display().to_string(), &text).unwrap()
+}
+
+fn gpus(id: &str, count: usize, facts: &GpuFacts) -> Machine {
+    Machine::gpu(&Database::embedded(), id, count, facts).unwrap()
+}
+
+/// The story: Kimi K2.5 on eight PCIe cards.
+fn story(allreduce: AllReduceChoice) -> PlanRequest {
+    let speculation = SpeculationShape { verify_tokens: 8, draft_hidden: 7168, draft_bytes: 3 << 30 };
+    PlanRequest {
+        tensor_parallel: 8,
+        allreduce,
+        max_sequences: 16,
+        context: Some(32768),
+        speculation: Some(speculation),
+        ..PlanRequest::new("kimi-k2.5", shape("kimi-k2.5.json"), gpus("rtx-pro-6000", 8, &GpuFacts::default()))
+    }
+}
+
+#[test]
+fn the_story_is_refused_before_anything_loads_and_says_why() {
+    let plan = build(&story(AllReduceChoice::Multimem)).unwrap();
+    assert_eq!(plan.verdict, PlanVerdict::Refused);
+    assert!(
+        plan.refusals.iter().any(|refusal| refusal.contains("no_multicast") && refusal.contains("verify")),
+        "{:?}",
+        plan.refusals
+    );
+    let verify = plan.site(Operation::AllReduce, Site::AttentionOutput, Phase::Verify).unwrap();
+    assert_eq!((verify.rows, verify.message_bytes, verify.calls), (8, 112 * 1024, 61));
+    assert!(verify.nearest.is_some());
+    // Prefill follows the ladder unless it is asked for by name.
+    let prefill = plan.site(Operation::AllReduce, Site::AttentionOutput, Phase::Prefill).unwrap();
+    assert_ne!(prefill.verdict, PlanVerdict::Refused);
+}
+
+#[test]
+fn auto_is_planned_with_assumptions_named_and_guesses_said() {
+    let plan = build(&story(AllReduceChoice::Auto)).unwrap();
+    assert_ne!(plan.verdict, PlanVerdict::Refused, "{plan}");
+    assert!(plan.machine.assumed.iter().any(|fact| fact.contains("pcie_p2p")));
+    assert!(plan.warnings.iter().any(|warning| warning.contains("value_guessed")), "{:?}", plan.warnings);
+    assert!(plan.model.servable);
+    let ladder = &plan.site(Operation::AllReduce, Site::MlpOutput, Phase::Verify).unwrap().ladder;
+    assert!(ladder.windows(2).all(|pair| pair[0].up_to_bytes < pair[1].up_to_bytes));
+    assert_eq!(ladder.last().unwrap().up_to_rows, 8 * 16);
+}
+
+#[test]
+fn parameters_and_memory_are_those_that_the_models_are_known_for() {
+    let kimi = parameters(&shape("kimi-k2.5.json")) as f64;
+    assert!((1.02e12..1.05e12).contains(&kimi), "{kimi}");
+    let llama = parameters(&shape("llama-3.1-8b.json"));
+    assert_eq!(llama, 8_030_261_248);
+    let request = PlanRequest::new("8b", shape("llama-3.1-8b.json"), gpus("h200", 1, &GpuFacts::default()));
+    let plan = build(&request).unwrap();
+    assert_eq!(plan.memory.weights, 2 * llama);
+    assert_eq!(plan.memory.cache_bytes_per_token, 2 * 2 * 8 * 128 * 32);
+    assert!(plan.sites.is_empty());
+    // Four bits a weight and a scale for 32 of them: about 0.6 TB over eight cards.
+    let per_rank = build(&story(AllReduceChoice::Auto)).unwrap().memory.weights as f64;
+    assert!((68e9..80e9).contains(&per_rank), "{per_rank}");
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_what_to_lower() {
+    let request = PlanRequest {
+        tensor_parallel: 2,
+        ..PlanRequest::new("kimi", shape("kimi-k2.5.json"), gpus("rtx-pro-6000", 2, &GpuFacts::default()))
+    };
+    let plan = build(&request).unwrap();
+    assert_eq!(plan.verdict, PlanVerdict::Refused);
+    assert!(
+        plan.refusals.iter().any(|refusal| refusal.starts_with("out of memory") && refusal.contains("more ranks")),
+        "{:?}",
+        plan.refusals
+    );
+}
+
+#[test]
+fn strict_allow_fallback_and_the_environment_reach_every_site() {
+    let h200 = |environment: Vec<(String, String)>| gpus("h200", 8, &GpuFacts { environment, ..GpuFacts::default() });
+    let request = |machine| PlanRequest {
+        tensor_parallel: 8,
+        allreduce: AllReduceChoice::Multimem,
+        ..PlanRequest::new("8b", shape("llama-3.1-8b.json"), machine)
+    };
+    let off = vec![("NCCL_NVLS_ENABLE".to_owned(), "0".to_owned())];
+    let plan = build(&request(h200(off.clone()))).unwrap();
+    assert_eq!(plan.verdict, PlanVerdict::Refused);
+    let site = plan.site(Operation::AllReduce, Site::AttentionOutput, Phase::Decode).unwrap();
+    assert!(site.reasons.iter().any(|reason| reason.reason == "disabled_by_environment"));
+    let plan = build(&PlanRequest { allow_fallback: true, ..request(h200(off)) }).unwrap();
+    assert_eq!(plan.verdict, PlanVerdict::Fallback);
+    assert!(plan.fallbacks().count() > 0);
+}
+
+#[test]
+fn heads_and_devices_are_checked() {
+    let gpu = PlanRequest {
+        tensor_parallel: 6,
+        ..PlanRequest::new("8b", shape("llama-3.1-8b.json"), gpus("h200", 8, &GpuFacts::default()))
+    };
+    let plan = build(&gpu).unwrap();
+    assert!(plan.refusals.iter().any(|refusal| refusal.contains("heads_not_divisible")), "{:?}", plan.refusals);
+    let few = PlanRequest { tensor_parallel: 16, ..gpu };
+    assert!(matches!(build(&few), Err(PlanError::TooFewDevices { tensor_parallel: 16, count: 8 })));
+    let cpu = Machine::Cpu(HostCpu { name: "test".into(), threads: 2, memory: 24 << 30 });
+    let plan = |ranks| {
+        build(&PlanRequest {
+            tensor_parallel: ranks,
+            context: Some(4096),
+            ..PlanRequest::new("8b", shape("llama-3.1-8b.json"), cpu.clone())
+        })
+    };
+    assert!(matches!(plan(3), Err(PlanError::Shape(message)) if message.contains("1, 2, 4, 8, 16, 32 do")));
+    let plan = plan(2).unwrap();
+    assert!(plan.sites.iter().all(|site| site.algorithm.as_deref() == Some("shared_memory")), "{plan}");
+}
+
+#[test]
+fn the_collective_table_says_what_the_plan_says() {
+    let facts = GpuFacts { topology: Some(Topology::NvlinkMesh), multicast: Some(false), ..GpuFacts::default() };
+    let request = PlanRequest {
+        tensor_parallel: 2,
+        ..PlanRequest::new("8b", shape("llama-3.1-8b.json"), gpus("h200", 2, &facts))
+    };
+    let plan = build(&request).unwrap();
+    let table = plan.collectives();
+    for site in &plan.sites {
+        for rung in &site.ladder {
+            let chosen = table.rung(site.operation, site.site, site.phase, rung.up_to_bytes);
+            assert_eq!((&*chosen.algorithm, &*chosen.fusion), (rung.algorithm.as_str(), rung.fusion.as_str()));
+        }
+    }
+}
