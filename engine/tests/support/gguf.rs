@@ -1,8 +1,9 @@
 //! A writer of small GGUF files, which also writes wrong ones.
 
+#![allow(dead_code, reason = "each test file uses its own part")]
+
 /// A metadata value.
 #[derive(Clone)]
-#[allow(dead_code, reason = "each test file uses its own part")]
 pub enum Meta {
     U32(u32),
     F32(f32),
