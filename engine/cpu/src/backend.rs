@@ -3,6 +3,7 @@
 use engine::backend::*;
 
 use crate::cache::{Cache, Store};
+use crate::kernels::Compute;
 use crate::matrix::Matrix;
 use crate::moe::{Experts, Routes};
 use crate::rope::Rope;
@@ -13,16 +14,17 @@ use crate::{attention, elementwise, latent, moe};
 pub struct Buffer(pub(crate) Vec<f32>);
 
 /// One rank on the CPU.
-#[derive(Default)]
 pub struct CpuBackend {
+    compute: Compute,
     scores: Vec<f32>,
     latent: latent::Scratch,
     moe: moe::Scratch,
 }
 
 impl CpuBackend {
-    pub fn new() -> Self {
-        Self::default()
+    /// A rank that computes with these threads, instruction set and precision.
+    pub fn new(compute: Compute) -> Self {
+        Self { compute, scores: Vec::new(), latent: latent::Scratch::default(), moe: moe::Scratch::default() }
     }
 }
 
@@ -88,7 +90,7 @@ impl Backend for CpuBackend {
         let tokens = &step.input.tokens[..rows];
         for (token, output) in tokens.iter().zip(output.0.chunks_exact_mut(table.columns)) {
             match (*token as usize).checked_sub(first).filter(|row| *row < table.rows) {
-                Some(row) => output.copy_from_slice(&table.row(row)),
+                Some(row) => table.row(row, output),
                 None => output.fill(0.0),
             }
         }
@@ -120,7 +122,7 @@ impl Backend for CpuBackend {
     }
 
     fn linear(&mut self, Product { weight, input, output, rows }: Product<'_, Self>) -> Result<(), BackendError> {
-        weight.multiply(&input.0, &mut output.0, rows);
+        weight.multiply(&self.compute, &input.0, &mut output.0, rows);
         Ok(())
     }
 
@@ -173,10 +175,8 @@ impl Backend for CpuBackend {
 
     fn mix(&mut self, arguments: Mix<'_, Self>) -> Result<(), BackendError> {
         let Mix { experts, activation, input, width, routes, output, rows } = arguments;
-        let (input, output) = (input.0.chunks_exact(width), output.0.chunks_exact_mut(width));
-        for (row, (input, output)) in input.zip(output).take(rows).enumerate() {
-            experts.mix(row, routes, activation, input, &mut self.moe, output);
-        }
+        let (input, output) = (&input.0[..rows * width], &mut output.0[..rows * width]);
+        experts.mix(&self.compute, routes, activation, input, &mut self.moe, output);
         Ok(())
     }
 

@@ -5,20 +5,32 @@ use engine::backend::BackendError;
 use engine::collective::Collective;
 use engine::executor::RankFactory;
 
+use crate::kernels::{Compute, Pool, Precision};
 use crate::{CpuBackend, RankGroup};
 
 /// The algorithm name of collectives between CPU ranks, for a [`engine::collective::CollectivePlan`].
 pub const SHARED_MEMORY: &str = "shared_memory";
 
+/// How ranks on the CPU compute.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuOptions {
+    pub world_size: usize,
+    /// Threads of each rank; none shares this machine's cores equally among the ranks.
+    pub threads: Option<usize>,
+    pub precision: Precision,
+    /// How long a rank waits for the others in a collective before the group fails.
+    pub deadline: Duration,
+}
+
 /// Ranks on the CPU: threads of this process.
 pub struct CpuRanks {
+    options: CpuOptions,
     group: Arc<RankGroup>,
 }
 
 impl CpuRanks {
-    /// `deadline` is how long a rank waits for the others in a collective before the group fails.
-    pub fn new(world_size: usize, deadline: Duration) -> Self {
-        Self { group: RankGroup::new(world_size, deadline) }
+    pub fn new(options: CpuOptions) -> Self {
+        Self { group: RankGroup::new(options.world_size, options.deadline), options }
     }
 }
 
@@ -30,7 +42,10 @@ impl RankFactory for CpuRanks {
     }
 
     fn backend(&self, _rank: usize) -> Result<CpuBackend, BackendError> {
-        Ok(CpuBackend::new())
+        let CpuOptions { world_size, threads, precision, .. } = self.options;
+        let pool = threads.map_or_else(|| Pool::share(world_size), Pool::new);
+        let device = |error: std::io::Error| BackendError::Device { operation: "threads", message: error.to_string() };
+        Ok(CpuBackend::new(Compute::new(pool.map_err(device)?, precision)))
     }
 
     fn collective(&self, rank: usize, _: &mut CpuBackend) -> Result<Box<dyn Collective<CpuBackend>>, BackendError> {

@@ -10,7 +10,9 @@ use crate::step::{RowView, Step};
 
 /// Per head: `nope` rows that make keys and `value` rows that make values, each over the latent.
 pub struct LatentUp {
-    matrix: Matrix,
+    /// `[heads * (nope + value), rank]`.
+    weights: Vec<f32>,
+    rank: usize,
     nope: usize,
     value: usize,
 }
@@ -39,7 +41,11 @@ impl LatentUp {
         let matrix = Matrix::load(std::slice::from_ref(&parts.part), None)?;
         let (nope, value) = (parts.nope_dimension, parts.value_dimension);
         assert_eq!(matrix.rows, parts.heads * (nope + value), "rows for keys and values of every head");
-        Ok(Self { matrix, nope, value })
+        Ok(Self { weights: matrix.values(), rank: matrix.columns, nope, value })
+    }
+
+    fn row(&self, row: usize) -> &[f32] {
+        &self.weights[row * self.rank..(row + 1) * self.rank]
     }
 }
 
@@ -67,14 +73,14 @@ fn attend_row(
     output: &mut [f32],
 ) {
     let (up, Scratch { scores, latent }) = (problem.up, scratch);
-    let rank = up.matrix.columns;
+    let rank = up.rank;
     let (plain, rotated) = query.split_at(up.nope);
     let first = head * (up.nope + up.value);
     let cached = |position| problem.cache.read(problem.layer, Store::Key, view.pages, position, 0);
     latent.clear();
     latent.resize(rank, 0.0);
     for (row, factor) in plain.iter().enumerate() {
-        latent.iter_mut().zip(&*up.matrix.row(first + row)).for_each(|(sum, weight)| *sum += factor * weight);
+        latent.iter_mut().zip(up.row(first + row)).for_each(|(sum, weight)| *sum += factor * weight);
     }
     score(view, scores, |position| {
         let (key, turned) = cached(position).split_at(rank);
@@ -83,6 +89,6 @@ fn attend_row(
     latent.fill(0.0);
     weighted_sum(scores, latent, |position| &cached(position)[..rank]);
     for (row, value) in output.iter_mut().enumerate() {
-        *value = dot(latent, &up.matrix.row(first + up.nope + row));
+        *value = dot(latent, up.row(first + up.nope + row));
     }
 }

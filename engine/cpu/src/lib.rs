@@ -17,5 +17,5 @@ mod step;
 
 pub use backend::{Buffer, CpuBackend};
 pub use collective::RankGroup;
-pub use factory::{CpuRanks, SHARED_MEMORY};
+pub use factory::{CpuOptions, CpuRanks, SHARED_MEMORY};
 pub use map::map_file;

@@ -5,6 +5,7 @@ use engine::model::{Activation, MoeConfig, RouterScore};
 
 use crate::attention::softmax;
 use crate::elementwise::gate;
+use crate::kernels::Compute;
 use crate::matrix::Matrix;
 
 /// Experts of each row with their weights, `[rows, per_token]`.
@@ -30,6 +31,8 @@ pub struct Scratch {
     scores: Vec<f32>,
     choice: Vec<f32>,
     order: Vec<u32>,
+    rows: Vec<(usize, f32)>,
+    gathered: Vec<f32>,
     gate_up: Vec<f32>,
     activated: Vec<f32>,
     result: Vec<f32>,
@@ -73,9 +76,11 @@ impl Routes {
         }
     }
 
-    fn of(&self, row: usize) -> impl Iterator<Item = (usize, f32)> + '_ {
-        let chosen = row * self.per_token..(row + 1) * self.per_token;
-        self.experts[chosen.clone()].iter().map(|expert| *expert as usize).zip(self.weights[chosen].iter().copied())
+    /// The first `rows` rows that chose `expert`, with their weights.
+    fn of(&self, expert: usize, rows: usize) -> impl Iterator<Item = (usize, f32)> + '_ {
+        let chosen = self.experts[..rows * self.per_token].iter().zip(&self.weights).enumerate();
+        let matching = chosen.filter(move |(_, (other, _))| **other as usize == expert);
+        matching.map(|(place, (_, weight))| (place / self.per_token, *weight))
     }
 }
 
@@ -117,27 +122,47 @@ impl Experts {
         Ok(Self { experts: parts.iter().map(load).collect::<Result<_, _>>()? })
     }
 
-    /// One row: the weighted sum of its experts' results, in the order of the routes.
+    /// Every row's weighted sum of its experts' results, in ascending order of expert, so that a row's sum does not
+    /// depend on the rows beside it. `input` and `output` are `[rows, width]`.
     pub fn mix(
         &self,
-        row: usize,
+        compute: &Compute,
         routes: &Routes,
         activation: Activation,
         input: &[f32],
         scratch: &mut Scratch,
         output: &mut [f32],
     ) {
-        let Scratch { gate_up, activated, result, .. } = scratch;
         output.fill(0.0);
-        for (expert, weight) in routes.of(row) {
-            let expert = &self.experts[expert];
-            gate_up.resize(expert.gate_up.rows, 0.0);
-            activated.resize(expert.down.columns, 0.0);
-            result.resize(expert.down.rows, 0.0);
-            expert.gate_up.multiply(input, gate_up, 1);
-            gate(activation, gate_up, activated);
-            expert.down.multiply(activated, result, 1);
-            output.iter_mut().zip(result.iter()).for_each(|(sum, value)| *sum += weight * value);
+        for (index, expert) in self.experts.iter().enumerate() {
+            let width = expert.down.rows;
+            scratch.rows.clear();
+            scratch.rows.extend(routes.of(index, input.len() / width));
+            scratch.gathered.clear();
+            for (row, _) in &scratch.rows {
+                scratch.gathered.extend_from_slice(&input[row * width..(row + 1) * width]);
+            }
+            expert.run(compute, activation, scratch);
+            for ((row, weight), result) in scratch.rows.iter().zip(scratch.result.chunks_exact(width)) {
+                let output = &mut output[row * width..(row + 1) * width];
+                output.iter_mut().zip(result).for_each(|(sum, value)| *sum += weight * value);
+            }
         }
+    }
+}
+
+impl Expert {
+    /// The gathered rows to `scratch.result`.
+    fn run(&self, compute: &Compute, activation: Activation, scratch: &mut Scratch) {
+        let Scratch { rows, gathered, gate_up, activated, result, .. } = scratch;
+        let (rows, width) = (rows.len(), self.down.columns);
+        gate_up.resize(rows * 2 * width, 0.0);
+        activated.resize(rows * width, 0.0);
+        result.resize(rows * self.down.rows, 0.0);
+        self.gate_up.multiply(compute, gathered, gate_up, rows);
+        for (input, output) in gate_up.chunks_exact(2 * width.max(1)).zip(activated.chunks_exact_mut(width.max(1))) {
+            gate(activation, input, output);
+        }
+        self.down.multiply(compute, activated, result, rows);
     }
 }

@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use super::{ModelConfig, Share};
 use crate::backend::{Backend, BackendError, MatrixPart};
-use crate::weights::{TensorView, WeightError, WeightSource, WeightType};
+use crate::weights::dequantise::dequantise;
+use crate::weights::{WeightError, WeightSource};
 
 /// Why a model cannot be made of these weights on this rank.
 #[derive(Debug, thiserror::Error)]
@@ -110,9 +111,10 @@ impl<'a, B: Backend> Loader<'a, B> {
         Ok(self.backend.load_vector(&values)?)
     }
 
-    /// Elements in a block of `NAME.weight`: where its columns are best cut.
-    pub fn block(&self, name: &str) -> Result<usize, ModelError> {
-        Ok(self.source.info(&format!("{}{name}.weight", self.prefix))?.kind.block_elements())
+    /// Elements in a block of `NAME.weight`: where its columns are best cut. 1 where the source cannot say: random
+    /// weights have no blocks, and a missing tensor is an error when its values are taken.
+    pub fn block(&self, name: &str) -> usize {
+        self.source.info(&format!("{}{name}.weight", self.prefix)).map_or(1, |info| info.kind.block_elements())
     }
 
     /// One value per row of the slice; zeros where another rank adds the bias.
@@ -126,20 +128,10 @@ impl<'a, B: Backend> Loader<'a, B> {
     fn values(&self, name: &str, width: usize) -> Result<Vec<f32>, ModelError> {
         let name = format!("{}{name}", self.prefix);
         let tensor = self.source.tensor(&name, &[width])?;
-        let values = plain_values(&tensor);
-        Ok(values.ok_or(WeightError::Type { name, actual: tensor.kind, needed_for: "a norm or a bias" })?)
-    }
-}
-
-/// Values of a tensor that is not quantised.
-fn plain_values(tensor: &TensorView<'_>) -> Option<Vec<f32>> {
-    let halves = || tensor.bytes.chunks_exact(2).map(|pair| [pair[0], pair[1]]);
-    match tensor.kind {
-        WeightType::F32 => Some(
-            tensor.bytes.chunks_exact(4).map(|word| f32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect(),
-        ),
-        WeightType::F16 => Some(halves().map(|pair| half::f16::from_le_bytes(pair).to_f32()).collect()),
-        WeightType::Bf16 => Some(halves().map(|pair| half::bf16::from_le_bytes(pair).to_f32()).collect()),
-        _ => None,
+        let convert = dequantise(tensor.kind);
+        let convert = convert.ok_or(WeightError::Type { name, actual: tensor.kind, needed_for: "a norm or a bias" })?;
+        let mut values = vec![0.0; width];
+        convert(&tensor.bytes, &mut values);
+        Ok(values)
     }
 }

@@ -10,7 +10,7 @@ use engine::executor::{Executor, ExecutorError, RankFactory, RanksExecutor};
 use engine::types::{Batch, BatchEntry, LogitsRows, PageId, Phase, SlotId};
 use engine_cpu::{CpuBackend, CpuRanks};
 
-use crate::support::{Golden, Settings, generate, start};
+use crate::support::{Golden, Settings, generate, ranks, ranks_within, start};
 
 /// What rank 1 does at its `at`th collective.
 #[derive(Clone, Copy)]
@@ -123,7 +123,7 @@ fn second_step(misbehaviour: Misbehaviour, deadline: Duration) -> (ExecutorError
     let golden = Golden::open("qwen2-tiny");
     // The first step makes a call for the embedding and two per layer; the second one's third call is the first MLP's.
     let at = (1 + 2 * golden.config.layers) + 2;
-    let faulty = Faulty { ranks: CpuRanks::new(4, deadline), misbehaviour, at };
+    let faulty = Faulty { ranks: ranks_within(4, deadline), misbehaviour, at };
     let mut executor = start(faulty, &golden.config, &golden.weights, &Arc::default()).expect("the ranks start");
     generate(&mut executor, &[vec![1, 2, 3]], &Settings::greedy(8, 1));
     executor.submit(Batch { step: 1, entries: vec![decode()], retired: Vec::new() }).expect("submit");
@@ -175,8 +175,7 @@ fn a_stalled_rank_is_named_within_the_deadline() {
 #[test]
 fn batches_that_do_not_fit_are_refused_and_harm_nothing() {
     let golden = Golden::open("qwen2-tiny");
-    let ranks = CpuRanks::new(1, Duration::from_secs(30));
-    let mut executor = start(ranks, &golden.config, &golden.weights, &Arc::default()).expect("the rank starts");
+    let mut executor = start(ranks(1), &golden.config, &golden.weights, &Arc::default()).expect("the rank starts");
     type Change = fn(&mut BatchEntry);
     let wrong: [(&str, Change); 9] = [
         ("65 rows, but 64 were reserved", |entry| entry.tokens = vec![0; 65]),

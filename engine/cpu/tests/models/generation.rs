@@ -1,18 +1,13 @@
 //! The executor on one rank: greedy tokens and prompt log-probabilities.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use engine_cpu::CpuRanks;
-
-use crate::support::{GOLDEN, Golden, Settings, assert_close, generate, start};
-
-const DEADLINE: Duration = Duration::from_secs(30);
+use crate::support::{GOLDEN, Golden, Settings, assert_close, generate, ranks, start};
 
 #[test]
 fn greedy_tokens_in_one_go_and_in_chunks() {
     for golden in GOLDEN.map(Golden::open) {
-        let mut executor = start(CpuRanks::new(1, DEADLINE), &golden.config, &golden.weights, &Arc::default()).unwrap();
+        let mut executor = start(ranks(1), &golden.config, &golden.weights, &Arc::default()).unwrap();
         for (chunk, prompts) in [(64, 1), (4, 1), (9, 2)] {
             let results = generate(&mut executor, &golden.prompts[..prompts], &Settings::greedy(chunk, 16));
             for (result, expected) in results.iter().zip(&golden.greedy) {
@@ -25,7 +20,7 @@ fn greedy_tokens_in_one_go_and_in_chunks() {
 #[test]
 fn prompt_logprobs_are_the_log_softmax_of_the_logits() {
     let golden = Golden::open("qwen3-tiny");
-    let mut executor = start(CpuRanks::new(1, DEADLINE), &golden.config, &golden.weights, &Arc::default()).unwrap();
+    let mut executor = start(ranks(1), &golden.config, &golden.weights, &Arc::default()).unwrap();
     let settings = Settings { prompt_logprobs: Some(2), ..Settings::greedy(6, 1) };
     let results = generate(&mut executor, &golden.prompts[..1], &settings);
     let (tokens, logits) = golden.teacher_forced(0);

@@ -17,7 +17,7 @@ impl<B: Backend> Mlp<B> {
     /// `load` stands at `gate_proj`'s parent (`model.layers.N.mlp`).
     pub fn load(load: &mut Loader<'_, B>, intermediate: usize) -> Result<Self, ModelError> {
         let config = load.config;
-        let part: Range<usize> = load.share.parts(intermediate, load.block("down_proj")?);
+        let part: Range<usize> = load.share.parts(intermediate, load.block("down_proj"));
         let (bias, once) = if config.mlp_bias { (Bias::ByRow, Bias::Once) } else { (Bias::None, Bias::None) };
         let project = |name| Slice::whole(name, intermediate, config.hidden).outputs(part.clone()).bias(bias);
         let down = Slice::whole("down_proj", config.hidden, intermediate).inputs(part.clone()).bias(once);

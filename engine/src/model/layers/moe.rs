@@ -58,7 +58,7 @@ fn load_experts<B: Backend>(load: &mut Loader<'_, B>, moe: &MoeConfig) -> Result
     let mut parts = Vec::with_capacity(moe.experts);
     for expert in 0..moe.experts {
         let [gate, up, down] = ["gate", "up", "down"].map(|name| format!("experts.{expert}.{name}_proj"));
-        let part = load.share.parts(moe.intermediate, load.block(&down)?);
+        let part = load.share.parts(moe.intermediate, load.block(&down));
         let project = |name| load.part(&Slice::whole(name, moe.intermediate, hidden).outputs(part.clone()));
         let down = Slice::whole(&down, hidden, moe.intermediate).inputs(part.clone());
         parts.push(ExpertParts { gate: project(&gate)?, up: project(&up)?, down: load.part(&down)? });

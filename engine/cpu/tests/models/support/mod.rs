@@ -3,10 +3,24 @@ mod golden;
 mod random;
 mod rig;
 
+use std::time::Duration;
+
+use engine_cpu::kernels::Precision;
+use engine_cpu::{CpuOptions, CpuRanks};
+
 pub use generate::{Settings, generate, start};
 pub use golden::{GOLDEN, Golden};
-pub use random::RandomWeights;
+pub use random::LoudWeights;
 pub use rig::{Chunk, Rig};
+
+/// Ranks of one thread each, exact products, and time for a busy machine.
+pub fn ranks(world_size: usize) -> CpuRanks {
+    ranks_within(world_size, Duration::from_secs(30))
+}
+
+pub fn ranks_within(world_size: usize, deadline: Duration) -> CpuRanks {
+    CpuRanks::new(CpuOptions { world_size, threads: Some(1), precision: Precision::Exact, deadline })
+}
 
 /// What f32 on another machine may differ by; transformers' own f32 differs from f64 by a third of it.
 pub const TOLERANCE: f32 = 1e-4;

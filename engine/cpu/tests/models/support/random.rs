@@ -1,27 +1,27 @@
-use engine::weights::{TensorInfo, TensorView, WeightError, WeightSource, WeightType};
+use engine::weights::{DummyWeights, TensorInfo, TensorView, WeightError, WeightSource};
 
-/// Random weights of any shape, the same for the same name: a linear congruential generator, mean 0.
-pub struct RandomWeights;
+/// Random weights large enough for attention and MLP to matter: what `DummyWeights` makes, ten times as large.
+pub struct LoudWeights(DummyWeights);
 
-impl WeightSource for RandomWeights {
+impl LoudWeights {
+    pub fn new(seed: u64) -> Self {
+        Self(DummyWeights::new(seed, "float32"))
+    }
+}
+
+impl WeightSource for LoudWeights {
     fn names(&self) -> Vec<String> {
-        Vec::new()
+        self.0.names()
     }
 
-    fn info(&self, _: &str) -> Result<TensorInfo, WeightError> {
-        Ok(TensorInfo { kind: WeightType::F32, shape: Vec::new() })
+    fn info(&self, name: &str) -> Result<TensorInfo, WeightError> {
+        self.0.info(name)
     }
 
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<TensorView<'_>, WeightError> {
-        let count: usize = shape.iter().product();
-        let scale = if shape.len() == 1 { 0.1 } else { (shape[1] as f32).sqrt().recip() * 2.0 };
-        let base = if name.ends_with("norm.weight") { 1.0 } else { 0.0 };
-        let mut state = name.bytes().fold(1u64, |state, byte| state.wrapping_mul(31).wrapping_add(u64::from(byte)));
-        let mut next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            base + scale * ((state >> 40) as f32 / (1u64 << 23) as f32 - 1.0)
-        };
-        let bytes = (0..count).flat_map(|_| next().to_le_bytes()).collect::<Vec<u8>>();
-        Ok(TensorView { kind: WeightType::F32, shape: shape.to_vec(), bytes: bytes.into() })
+        let tensor = self.0.tensor(name, shape)?;
+        let factor = if name.ends_with("norm.weight") { 1.0 } else { 10.0 };
+        let values = tensor.bytes.as_chunks().0.iter().map(|word| f32::from_le_bytes(*word) * factor);
+        Ok(TensorView { bytes: values.flat_map(f32::to_le_bytes).collect::<Vec<u8>>().into(), ..tensor })
     }
 }
