@@ -1,5 +1,6 @@
 //! Why a model cannot be opened.
 
+use crate::tokenizer::{TemplateError, TokenizerError};
 use crate::weights::WeightError;
 
 /// A configuration key that is missing, has the wrong type, is out of bounds or contradicts another one.
@@ -24,4 +25,8 @@ pub enum LoadError {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Weights(#[from] WeightError),
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    #[error(transparent)]
+    Template(#[from] TemplateError),
 }

@@ -5,6 +5,7 @@ mod generation;
 mod gguf;
 mod hugging_face;
 mod keys;
+mod text;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,11 +13,14 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::model::ModelConfig;
+use crate::tokenizer::{ChatTemplate, Tokenizer};
 use crate::weights::{DummyWeights, GgufWeights, OpenFile, SafetensorsWeights, WeightSource, read_file};
 
 pub use error::{ConfigError, LoadError};
 pub use generation::GenerationDefaults;
 pub use hugging_face::parse_config;
+
+use text::Text;
 
 /// Which weights to load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,11 +42,13 @@ pub struct OpenOptions {
     pub open: OpenFile,
     /// Seed of random weights.
     pub seed: u64,
+    /// A chat template that replaces the checkpoint's: a file, or the text itself.
+    pub chat_template: Option<String>,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { format: LoadFormat::Auto, open: read_file, seed: 0 }
+        Self { format: LoadFormat::Auto, open: read_file, seed: 0, chat_template: None }
     }
 }
 
@@ -50,6 +56,9 @@ impl Default for OpenOptions {
 pub struct Model {
     pub config: ModelConfig,
     pub source: Arc<dyn WeightSource>,
+    /// `None` if the checkpoint has none: the model can be served by token ids alone.
+    pub tokenizer: Option<Arc<Tokenizer>>,
+    pub chat_template: Option<Arc<ChatTemplate>>,
     pub generation: GenerationDefaults,
 }
 
@@ -90,11 +99,8 @@ pub fn open_model(path: &Path, options: &OpenOptions) -> Result<Model, LoadError
 fn open_gguf(file: &Path, options: &OpenOptions) -> Result<Model, LoadError> {
     let weights = GgufWeights::open(file, options.open)?;
     let config = gguf::read_config(&weights)?;
-    let source: Arc<dyn WeightSource> = match options.format {
-        LoadFormat::Dummy => Arc::new(DummyWeights::new(options.seed, &config.dtype)),
-        _ => Arc::new(weights),
-    };
-    Ok(Model { config, source, generation: GenerationDefaults::default() })
+    let text = text::from_gguf(&weights, options)?;
+    Ok(model(config, Some(Arc::new(weights)), text, GenerationDefaults::default(), options))
 }
 
 fn open_folder(config: &Path, folder: &Path, options: &OpenOptions) -> Result<Model, LoadError> {
@@ -105,17 +111,30 @@ fn open_folder(config: &Path, folder: &Path, options: &OpenOptions) -> Result<Mo
             config.eos_tokens.push(*token);
         }
     }
-    let source: Arc<dyn WeightSource> = match options.format {
-        LoadFormat::Dummy => Arc::new(DummyWeights::new(options.seed, &config.dtype)),
-        _ => Arc::new(SafetensorsWeights::open_folder(folder, options.open)?),
+    let text = text::from_folder(folder, options)?;
+    let source: Option<Arc<dyn WeightSource>> = match options.format {
+        LoadFormat::Dummy => None,
+        _ => Some(Arc::new(SafetensorsWeights::open_folder(folder, options.open)?)),
     };
-    Ok(Model { config, source, generation })
+    Ok(model(config, source, text, generation, options))
 }
 
 fn open_dummy(config: &Path, options: &OpenOptions) -> Result<Model, LoadError> {
     let config = read_config_file(config)?;
-    let source = Arc::new(DummyWeights::new(options.seed, &config.dtype));
-    Ok(Model { config, source, generation: GenerationDefaults::default() })
+    Ok(model(config, None, Text::default(), GenerationDefaults::default(), options))
+}
+
+/// Puts a model together; random weights if they are asked for.
+fn model(
+    config: ModelConfig,
+    source: Option<Arc<dyn WeightSource>>,
+    text: Text,
+    generation: GenerationDefaults,
+    options: &OpenOptions,
+) -> Model {
+    let source = source.filter(|_| options.format != LoadFormat::Dummy);
+    let source = source.unwrap_or_else(|| Arc::new(DummyWeights::new(options.seed, &config.dtype)));
+    Model { config, source, tokenizer: text.tokenizer, chat_template: text.chat_template, generation }
 }
 
 fn read_config_file(path: &Path) -> Result<ModelConfig, LoadError> {

@@ -5,6 +5,7 @@ mod gguf;
 mod hugging_face;
 mod stop;
 mod stream;
+mod template;
 mod vocabulary;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ pub use error::TokenizerError;
 pub use hugging_face::TokenizerSettings;
 pub use stop::{StopMatcher, Stopped};
 pub use stream::StreamDecoder;
+pub use template::{ChatInput, ChatTemplate, TemplateError};
 
 use error::guard;
 use vocabulary::{Spelling, Vocabulary};

@@ -1,0 +1,116 @@
+//! The tokenizer and the chat template of a checkpoint.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{LoadError, OpenOptions, json_object, read_text};
+use crate::tokenizer::{ChatTemplate, Tokenizer, TokenizerSettings};
+use crate::weights::GgufWeights;
+
+/// What turns conversations into tokens and back. Both may be missing: a model can be served by token ids.
+#[derive(Default)]
+pub(super) struct Text {
+    pub tokenizer: Option<Arc<Tokenizer>>,
+    pub chat_template: Option<Arc<ChatTemplate>>,
+}
+
+/// Named templates and the file that they come from.
+struct Templates {
+    path: String,
+    named: Vec<(String, String)>,
+}
+
+/// Reads `tokenizer.json`, `tokenizer_config.json` and the template files of a folder.
+pub(super) fn from_folder(folder: &Path, options: &OpenOptions) -> Result<Text, LoadError> {
+    let settings_path = folder.join("tokenizer_config.json");
+    let settings = match settings_path.is_file() {
+        true => TokenizerSettings::parse(&settings_path.display().to_string(), &read_text(&settings_path)?)?,
+        false => TokenizerSettings::default(),
+    };
+    let path = folder.join("tokenizer.json");
+    let tokenizer = match path.is_file() {
+        true => {
+            let name = path.display().to_string();
+            let json = std::fs::read(&path).map_err(|source| LoadError::Read { path: name.clone(), source })?;
+            Some(Arc::new(Tokenizer::from_json(&name, &json, &settings)?))
+        }
+        false => None,
+    };
+    let templates = match asked_for(options)? {
+        Some(templates) => Some(templates),
+        None => of_folder(folder, &settings)?,
+    };
+    let chat_template = compile(templates, settings.bos_token.as_deref(), settings.eos_token.as_deref())?;
+    Ok(Text { tokenizer, chat_template })
+}
+
+/// Reads the tokenizer and the template inside a GGUF file.
+pub(super) fn from_gguf(weights: &GgufWeights, options: &OpenOptions) -> Result<Text, LoadError> {
+    const KEY: &str = "tokenizer.chat_template";
+    let tokenizer = Tokenizer::from_gguf(weights)?.map(Arc::new);
+    let mut named = Vec::new();
+    for (name, key) in [("default", KEY.to_owned()), ("tool_use", format!("{KEY}.tool_use"))] {
+        if let Some(text) = weights.text(&key)? {
+            named.push((name.to_owned(), text.to_owned()));
+        }
+    }
+    let own = (!named.is_empty()).then(|| Templates { path: weights.path().to_owned(), named });
+    let text_of = |id: Option<u32>| {
+        let bytes = tokenizer.as_ref()?.token_bytes(id?);
+        Some(String::from_utf8_lossy(bytes).into_owned())
+    };
+    let bos = text_of(tokenizer.as_ref().and_then(|tokenizer| tokenizer.bos_token()));
+    let eos = text_of(tokenizer.as_ref().and_then(|tokenizer| tokenizer.eos_token()));
+    let chat_template = compile(asked_for(options)?.or(own), bos.as_deref(), eos.as_deref())?;
+    Ok(Text { tokenizer, chat_template })
+}
+
+/// The template of the command line: a file, or the text itself.
+fn asked_for(options: &OpenOptions) -> Result<Option<Templates>, LoadError> {
+    let Some(argument) = &options.chat_template else { return Ok(None) };
+    let path = Path::new(argument);
+    let (path, text) = if path.is_file() {
+        (argument.clone(), read_text(path)?)
+    } else if argument.contains("{{") || argument.contains("{%") {
+        ("--chat-template".to_owned(), argument.clone())
+    } else {
+        let message = "is the chat template asked for, but neither a file nor the text of a template".to_owned();
+        return Err(LoadError::File { path: argument.clone(), message });
+    };
+    Ok(Some(Templates { path, named: vec![("default".to_owned(), text)] }))
+}
+
+/// A template file outranks the key of `tokenizer_config.json`, as in transformers.
+fn of_folder(folder: &Path, settings: &TokenizerSettings) -> Result<Option<Templates>, LoadError> {
+    let own = |path: &Path, text: String| Templates {
+        path: path.display().to_string(),
+        named: vec![("default".to_owned(), text)],
+    };
+    let path = folder.join("chat_template.jinja");
+    if path.is_file() {
+        return Ok(Some(own(&path, read_text(&path)?)));
+    }
+    if !settings.chat_templates.is_empty() {
+        let path = folder.join("tokenizer_config.json").display().to_string();
+        return Ok(Some(Templates { path, named: settings.chat_templates.clone() }));
+    }
+    let path = folder.join("chat_template.json");
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let name = path.display().to_string();
+    let map = json_object(&name, &read_text(&path)?)?;
+    match map.get("chat_template").and_then(|value| value.as_str()) {
+        Some(text) => Ok(Some(own(&path, text.to_owned()))),
+        None => Err(LoadError::File { path: name, message: "key `chat_template` must be a string".to_owned() }),
+    }
+}
+
+fn compile(
+    templates: Option<Templates>,
+    bos_token: Option<&str>,
+    eos_token: Option<&str>,
+) -> Result<Option<Arc<ChatTemplate>>, LoadError> {
+    let Some(Templates { path, named }) = templates else { return Ok(None) };
+    Ok(Some(Arc::new(ChatTemplate::new(&path, &named, bos_token, eos_token)?)))
+}
