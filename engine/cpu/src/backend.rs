@@ -28,6 +28,15 @@ impl CpuBackend {
     }
 }
 
+/// Zeroed memory. `None` elements are more than can be counted.
+pub(crate) fn zeroed(operation: &'static str, elements: Option<usize>) -> Result<Vec<f32>, BackendError> {
+    let mut values = Vec::new();
+    let count = elements.filter(|elements| values.try_reserve_exact(*elements).is_ok());
+    let bytes = elements.and_then(|elements| elements.checked_mul(size_of::<f32>())).unwrap_or(usize::MAX);
+    values.resize(count.ok_or(BackendError::Memory { operation, bytes })?, 0.0);
+    Ok(values)
+}
+
 impl Backend for CpuBackend {
     const ELEMENT_BYTES: usize = size_of::<f32>();
 
@@ -62,11 +71,11 @@ impl Backend for CpuBackend {
     }
 
     fn allocate_buffer(&mut self, elements: usize) -> Result<Buffer, BackendError> {
-        Ok(Buffer(vec![0.0; elements]))
+        Ok(Buffer(zeroed("allocate_buffer", Some(elements))?))
     }
 
     fn allocate_cache(&mut self, shape: &CacheShape) -> Result<Cache, BackendError> {
-        Ok(Cache::new(*shape))
+        Cache::new(*shape)
     }
 
     fn allocate_step(&mut self, limits: &StepLimits) -> Result<Step, BackendError> {

@@ -1,7 +1,8 @@
 //! Paged caches. A page of a layer holds, per cached head, a key or a value for each of its positions.
 
-use engine::backend::{Blocks, CacheLayout, CacheShape};
+use engine::backend::{BackendError, Blocks, CacheLayout, CacheShape};
 
+use crate::backend::zeroed;
 use crate::step::Step;
 
 /// One cache group of one rank.
@@ -25,14 +26,18 @@ pub enum Store {
 }
 
 impl Cache {
-    pub fn new(shape: CacheShape) -> Self {
-        let positions = shape.pages * shape.page_size;
+    /// Errors: no memory for it.
+    pub fn new(shape: CacheShape) -> Result<Self, BackendError> {
         let (keys, values) = match shape.layout {
             CacheLayout::KeyValue { heads, head_dimension } => (heads * head_dimension, heads * head_dimension),
             CacheLayout::Latent { latent, rope } => (latent + rope, 0),
         };
-        let layer = || LayerCache { keys: vec![0.0; positions * keys], values: vec![0.0; positions * values] };
-        Self { shape, layers: (0..shape.layers).map(|_| layer()).collect() }
+        let allocate = |width| {
+            let positions = shape.pages.checked_mul(shape.page_size);
+            zeroed("allocate_cache", positions.and_then(|positions| positions.checked_mul(width)))
+        };
+        let layer = |_| Ok(LayerCache { keys: allocate(keys)?, values: allocate(values)? });
+        Ok(Self { shape, layers: (0..shape.layers).map(layer).collect::<Result<_, _>>()? })
     }
 
     /// Heads of one position, and the width of each.

@@ -54,3 +54,27 @@ fn activate(activation: Activation, value: f32) -> f32 {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Activation, gate};
+
+    /// Expected values: the definitions, in f64.
+    #[test]
+    fn activations_follow_their_definitions() {
+        for (activation, expected) in [
+            (Activation::Silu, [0.731_058_6, -0.188_770_33, 2.857_722_3]),
+            (Activation::Gelu, [0.841_191_97, -0.154_286, 2.996_362_7]),
+        ] {
+            let mut output = [0.0; 3];
+            gate(activation, &[1.0, -0.5, 3.0, 2.0, 2.0, 2.0], &mut output);
+            for (output, expected) in output.iter().zip(expected) {
+                assert!(
+                    (output - 2.0 * expected).abs() < 1e-5,
+                    "{activation:?}: {output}, expected {}",
+                    2.0 * expected
+                );
+            }
+        }
+    }
+}

@@ -166,3 +166,49 @@ impl Expert {
         self.down.multiply(compute, activated, result, rows);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{MoeConfig, RouterScore, Routes, Scratch};
+
+    fn config(score: RouterScore) -> MoeConfig {
+        MoeConfig {
+            experts: 6,
+            experts_per_token: 2,
+            intermediate: 1,
+            shared_experts: 0,
+            shared_intermediate: 0,
+            score,
+            correction_bias: true,
+            groups: 3,
+            top_groups: 1,
+            normalise: false,
+            scaling: 2.0,
+        }
+    }
+
+    fn choose(config: &MoeConfig, logits: &[f32], bias: Option<&[f32]>) -> (Vec<u32>, Vec<f32>) {
+        let mut routes = Routes::new(1, config.experts_per_token);
+        routes.choose(0, config, logits, bias, &mut Scratch::default());
+        (routes.experts, routes.weights)
+    }
+
+    /// Two of six experts, of the one best group of two. Biases are so low that every choice is negative: an expert
+    /// outside the group must not win for being 0, and the weights are the scores without the bias.
+    #[test]
+    fn groups_mask_and_the_bias_only_chooses() {
+        let bias = [-5.0, -5.0, -4.0, -4.0, -5.0, -5.0];
+        let (experts, weights) = choose(&config(RouterScore::Sigmoid), &[0.0, 9.0, -1.0, 0.0, 1.0, 1.0], Some(&bias));
+        assert_eq!(experts, [3, 2]);
+        let sigmoid = |logit: f32| 1.0 / (1.0 + (-logit).exp());
+        assert!((weights[0] - 2.0 * sigmoid(0.0)).abs() < 1e-6 && (weights[1] - 2.0 * sigmoid(-1.0)).abs() < 1e-6);
+    }
+
+    #[test]
+    fn ties_go_to_the_smaller_expert_and_weights_add_up_when_normalised() {
+        let config = MoeConfig { groups: 1, normalise: true, scaling: 1.0, ..config(RouterScore::Softmax) };
+        let (experts, weights) = choose(&config, &[1.0, 2.0, 2.0, 1.0, 2.0, 0.0], None);
+        assert_eq!(experts, [1, 2]);
+        assert!(weights.iter().all(|weight| (weight - 0.5).abs() < 1e-6), "{weights:?}");
+    }
+}

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::layers::{Embedding, GroupedAttention, Head, LatentAttentionLayer, MixtureOfExperts, Mlp};
 use super::{Loader, ModelError, Pass, Scratch, Widths};
-use crate::backend::{AddNorm, Backend, BackendError, CacheLayout, CopyColumns, Norm};
+use crate::backend::{AddNorm, Backend, BackendError, CopyColumns, Norm};
 use crate::collective::{PassError, Site};
 
 pub enum AttentionLayer<B: Backend> {
@@ -72,14 +72,6 @@ impl<B: Backend> Decoder<B> {
 
     pub fn layers(&self) -> usize {
         self.layers.len()
-    }
-
-    /// What each position of each layer stores on this rank.
-    pub fn cache_layout(&self) -> CacheLayout {
-        match &self.layers[0].attention {
-            AttentionLayer::Grouped(attention) => attention.cache_layout(),
-            AttentionLayer::Latent(attention) => attention.cache_layout(),
-        }
     }
 
     /// From now on every pass copies the residual stream at these boundaries. Boundaries are at most [`Self::layers`].

@@ -17,7 +17,7 @@ pub enum ModelError {
     Backend(#[from] BackendError),
     #[error("{heads} attention heads cannot be shared equally by {world_size} ranks; choose a divisor of {heads}")]
     HeadsNotDivisible { heads: usize, world_size: usize },
-    #[error("this engine has no forward pass for `{0}`; `archway plan` can still plan it")]
+    #[error("this engine has no forward pass for {0}; `archway plan` can still plan it")]
     Unserved(String),
 }
 

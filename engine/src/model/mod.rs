@@ -26,7 +26,7 @@ pub use decoder::{AttentionLayer, Decoder, Layer, Limits, MlpLayer};
 pub use loader::{Bias, Loader, ModelError, Slice};
 pub use pass::{Pass, Scratch, Widths};
 pub use rope::rope_table;
-pub use share::{HeadShare, Share};
+pub use share::{HeadShare, Share, cache_layout};
 
 use crate::backend::Backend;
 use crate::weights::WeightSource;
@@ -42,6 +42,9 @@ pub fn load<B: Backend>(
     limits: Limits,
     progress: &mut dyn FnMut(usize),
 ) -> Result<Decoder<B>, ModelError> {
+    if let Some(reason) = config.unserved.first() {
+        return Err(ModelError::Unserved(format!("{}: {reason}", config.architecture)));
+    }
     if !config.heads.is_multiple_of(share.world_size) {
         return Err(ModelError::HeadsNotDivisible { heads: config.heads, world_size: share.world_size });
     }

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use crate::backend::HeadGroups;
+use super::{Attention, ModelConfig};
+use crate::backend::{CacheLayout, HeadGroups};
 
 /// One rank among those that share every layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,20 @@ impl Share {
     /// Width of the first rank's part in [`Share::columns`].
     pub fn column_width(self, total: usize) -> usize {
         total.div_ceil(self.world_size)
+    }
+}
+
+/// What each position of each layer stores in the cache of one rank. Every rank has the whole latent, because all
+/// heads share it.
+pub fn cache_layout(config: &ModelConfig, share: Share) -> CacheLayout {
+    match &config.attention {
+        Attention::Grouped { key_value_heads, head_dimension, .. } => CacheLayout::KeyValue {
+            heads: share.heads(config.heads, *key_value_heads).key_value.len(),
+            head_dimension: *head_dimension,
+        },
+        Attention::Latent(latent) => {
+            CacheLayout::Latent { latent: latent.key_value_lora_rank, rope: latent.rope_head_dimension }
+        }
     }
 }
 

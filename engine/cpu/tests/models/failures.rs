@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use engine::backend::{AddNorm, BackendError};
 use engine::collective::{AllGather, Call, Collective, CollectiveError, RankRows};
-use engine::executor::{Executor, ExecutorError, RankFactory, RanksExecutor};
+use engine::executor::{Capacity, Executor, ExecutorError, RankFactory, RanksConfig, RanksExecutor};
 use engine::types::{Batch, BatchEntry, LogitsRows, PageId, Phase, SlotId};
 use engine_cpu::{CpuBackend, CpuRanks};
 
-use crate::support::{Golden, Settings, generate, ranks, ranks_within, start};
+use crate::support::{Golden, Settings, config, generate, ranks, ranks_within, start};
 
 /// What rank 1 does at its `at`th collective.
 #[derive(Clone, Copy)]
@@ -170,6 +170,51 @@ fn a_stalled_rank_is_named_within_the_deadline() {
     let start = Instant::now();
     drop(executor);
     assert!(start.elapsed() < Duration::from_secs(3), "the executor leaves without the stalled rank");
+}
+
+/// Nobody waits for a rank that is alone or late after its last collective: the step's own deadline ends it.
+#[test]
+fn a_step_has_a_deadline_of_its_own() {
+    let golden = Golden::open("qwen2-tiny");
+    let misbehaviour = Misbehaviour::Sleep(Duration::from_secs(1));
+    let faulty = Faulty { ranks: ranks(2), misbehaviour, at: 1 + 2 * golden.config.layers };
+    let step_deadline = Duration::from_millis(300);
+    let config = RanksConfig { step_deadline, ..config(&golden.config, &golden.weights, &Arc::default()) };
+    let mut executor = RanksExecutor::start(faulty, config, |_| {}).expect("the ranks start");
+    generate(&mut executor, &[vec![1, 2, 3]], &Settings::greedy(8, 1));
+    executor.submit(Batch { step: 1, entries: vec![decode()], retired: Vec::new() }).expect("submit");
+    let error = executor.collect().expect_err("the rank is late");
+    assert!(error.fatal, "{error}");
+    assert_eq!(error.message, "step 1: rank 0, 1 stalled: no result within 0.3 s");
+}
+
+#[test]
+fn weights_that_do_not_fit_are_named_with_their_rank() {
+    let (qwen2, qwen3) = (Golden::open("qwen2-tiny"), Golden::open("qwen3-tiny"));
+    let error = start(ranks(2), &qwen3.config, &qwen2.weights, &Arc::default()).err().expect("no such model");
+    let message = error.to_string();
+    assert!(message.starts_with("rank ") && message.contains("model.layers.0.self_attn."), "{message}");
+}
+
+#[test]
+fn impossible_capacities_and_models_are_refused() {
+    let golden = Golden::open("qwen2-tiny");
+    let config = config(&golden.config, &golden.weights, &Arc::default());
+    let refusal = |config| RanksExecutor::start(ranks(1), config, |_| {}).err().expect("refused").to_string();
+    let capacity = |change: fn(&mut Capacity)| {
+        let mut config = config.clone();
+        change(&mut config.capacity);
+        config
+    };
+    assert_eq!(refusal(capacity(|capacity| capacity.page_size = 0)), "no step could run: page size is 0");
+    let message = refusal(capacity(|capacity| capacity.vocabulary = 255));
+    assert_eq!(message, "no step could run: vocabulary is 255, but the model has 256 tokens");
+    let message = refusal(capacity(|capacity| (capacity.pages, capacity.page_size) = (u32::MAX, u32::MAX)));
+    assert!(message.contains("allocate_cache: the device has no room for"), "{message}");
+    let mut model = (*golden.config).clone();
+    model.unserved.push("sliding_window is 4096".to_owned());
+    let message = refusal(RanksConfig { model: Arc::new(model), ..config.clone() });
+    assert!(message.contains("no forward pass for Qwen2ForCausalLM: sliding_window is 4096"), "{message}");
 }
 
 #[test]

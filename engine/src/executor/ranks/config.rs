@@ -48,6 +48,27 @@ impl RanksConfig {
         let Capacity { rows, context, .. } = self.capacity;
         Limits { rows: rows as usize, logit_rows: self.logit_rows, context: context as usize }
     }
+
+    /// Errors: a capacity with which no step could run.
+    pub(super) fn check(&self) -> Result<(), StartError> {
+        let Capacity { pages, page_size, slots, rows, context, vocabulary } = self.capacity;
+        let sizes = [
+            ("pages", pages as usize),
+            ("page size", page_size as usize),
+            ("slots", slots as usize),
+            ("rows", rows as usize),
+            ("context", context as usize),
+            ("logit rows", self.logit_rows),
+        ];
+        if let Some((name, _)) = sizes.iter().find(|(_, size)| *size == 0) {
+            return Err(StartError::Capacity(format!("{name} is 0")));
+        }
+        if vocabulary as usize != self.model.vocabulary {
+            let actual = self.model.vocabulary;
+            return Err(StartError::Capacity(format!("vocabulary is {vocabulary}, but the model has {actual} tokens")));
+        }
+        Ok(())
+    }
 }
 
 /// Loading, for progress bars.
@@ -61,6 +82,8 @@ pub struct LoadProgress {
 /// Why the ranks did not become ready.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    #[error("no step could run: {0}")]
+    Capacity(String),
     #[error("rank {rank}: {error}")]
     Model { rank: usize, error: ModelError },
     #[error("rank {rank} panicked while it loaded: {message}")]

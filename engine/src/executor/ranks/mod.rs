@@ -45,6 +45,7 @@ impl RanksExecutor {
         config: RanksConfig,
         progress: impl Fn(LoadProgress) + Send + Sync + 'static,
     ) -> Result<Self, StartError> {
+        config.check()?;
         let (capacity, step_deadline) = (config.capacity, config.step_deadline);
         let (factory, config) = (Arc::new(factory), Arc::new(config));
         let progress: Arc<dyn Fn(LoadProgress) + Send + Sync> = Arc::new(progress);

@@ -64,7 +64,8 @@ impl<B: Backend> Worker<B> {
         let share = share(rank, world_size);
         let decoder = model::load(&mut backend, &*config.weights, &config.model, share, config.limits(), &mut report)?;
         let (pages, page_size) = (capacity.pages as usize, capacity.page_size as usize);
-        let shape = CacheShape { layers: decoder.layers(), pages, page_size, layout: decoder.cache_layout() };
+        let layout = model::cache_layout(&config.model, share);
+        let shape = CacheShape { layers: decoder.layers(), pages, page_size, layout };
         let (cache, step) = (backend.allocate_cache(&shape)?, backend.allocate_step(&input::limits(capacity))?);
         let chooser = (rank == 0).then(|| Chooser::new(config));
         let (input, wanted) = Default::default();

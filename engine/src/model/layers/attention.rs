@@ -1,6 +1,6 @@
 use std::rc::Rc;
 
-use crate::backend::{Append, Attend, Backend, Blocks, CacheLayout, HeadGroups, NormBlocks, Product, Rotate};
+use crate::backend::{Append, Attend, Backend, Blocks, HeadGroups, NormBlocks, Product, Rotate};
 use crate::collective::PassError;
 use crate::model::{Bias, Loader, ModelError, Pass, Scratch, Slice, Widths};
 
@@ -67,10 +67,6 @@ impl<B: Backend> GroupedAttention<B> {
         let queries = self.groups.query_heads * self.head_dimension;
         let projected = queries + 2 * self.key_value_heads * self.head_dimension;
         Widths { projected, attended: queries, ..Widths::default() }
-    }
-
-    pub fn cache_layout(&self) -> CacheLayout {
-        CacheLayout::KeyValue { heads: self.key_value_heads, head_dimension: self.head_dimension }
     }
 
     /// Heads `first..first + count` of the projected row: queries, then keys, then values.

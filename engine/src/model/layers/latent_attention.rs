@@ -1,6 +1,6 @@
 use std::rc::Rc;
 
-use crate::backend::{Append, AttendLatent, Backend, Blocks, CacheLayout, LatentUpParts, NormBlocks, Product, Rotate};
+use crate::backend::{Append, AttendLatent, Backend, Blocks, LatentUpParts, NormBlocks, Product, Rotate};
 use crate::collective::PassError;
 use crate::model::rope::score_factor;
 use crate::model::{LatentAttention, Loader, ModelError, Pass, Scratch, Slice, Widths};
@@ -62,10 +62,6 @@ impl<B: Backend> LatentAttentionLayer<B> {
             latent: shape.key_value_lora_rank + shape.rope_head_dimension,
             ..Widths::default()
         }
-    }
-
-    pub fn cache_layout(&self) -> CacheLayout {
-        CacheLayout::Latent { latent: self.shape.key_value_lora_rank, rope: self.shape.rope_head_dimension }
     }
 
     /// `scratch.normed` to this rank's part in `scratch.partial`.

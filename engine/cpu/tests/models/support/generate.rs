@@ -40,9 +40,14 @@ pub fn start<F: RankFactory>(
     weights: &Arc<dyn WeightSource>,
     counters: &Arc<CallCounters>,
 ) -> Result<RanksExecutor, StartError> {
+    RanksExecutor::start(factory, config(model, weights, counters), |_| {})
+}
+
+/// Room for four sequences of 128 tokens.
+pub fn config(model: &Arc<ModelConfig>, weights: &Arc<dyn WeightSource>, counters: &Arc<CallCounters>) -> RanksConfig {
     let vocabulary = model.vocabulary as u32;
     let capacity = Capacity { pages: 4 * PAGES_EACH, page_size: 16, slots: 4, rows: 64, context: 128, vocabulary };
-    let config = RanksConfig {
+    RanksConfig {
         model: Arc::clone(model),
         weights: Arc::clone(weights),
         capacity,
@@ -50,8 +55,7 @@ pub fn start<F: RankFactory>(
         plan: Arc::new(CollectivePlan::uniform(SHARED_MEMORY)),
         counters: Arc::clone(counters),
         step_deadline: Duration::from_secs(60),
-    };
-    RanksExecutor::start(factory, config, |_| {})
+    }
 }
 
 /// Runs the prompts together, one slot each: chunks of prompts beside decodes of those that are further, as a

@@ -1,5 +1,6 @@
 mod generate;
 mod golden;
+mod quantised;
 mod random;
 mod rig;
 
@@ -8,8 +9,9 @@ use std::time::Duration;
 use engine_cpu::kernels::Precision;
 use engine_cpu::{CpuOptions, CpuRanks};
 
-pub use generate::{Settings, generate, start};
+pub use generate::{Settings, config, generate, start};
 pub use golden::{GOLDEN, Golden};
+pub use quantised::QuantisedWeights;
 pub use random::LoudWeights;
 pub use rig::{Chunk, Rig};
 

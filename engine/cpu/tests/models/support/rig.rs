@@ -47,7 +47,7 @@ impl Rig {
         let decoder = model::load(&mut backend, weights, config, Share::WHOLE, limits, &mut |done| layers_heard = done)
             .expect("the model loads");
         assert_eq!(layers_heard, config.layers, "progress ends with the last layer");
-        let (layers, layout) = (decoder.layers(), decoder.cache_layout());
+        let (layers, layout) = (decoder.layers(), model::cache_layout(config, Share::WHOLE));
         let shape = CacheShape { layers, pages: PAGES_EACH * SEQUENCES, page_size, layout };
         let cache = backend.allocate_cache(&shape).expect("memory");
         let limits = StepLimits { rows: ROWS, segments: SEQUENCES, pages: PAGES_EACH * SEQUENCES, mask_words: ROWS };
