@@ -1,15 +1,18 @@
 //! `top_k` and `top_p` without sorting the vocabulary.
 //!
 //! Both keep the first tokens of the order "larger logit first, then smaller id", so their result is one cut in that
-//! order. A histogram over `z` (monotone in the logit) finds the bucket that holds the cut; only that bucket is sorted.
+//! order. Only tokens near the top are looked at one by one, or every token of some weight if those do not suffice. A
+//! histogram of them over `z`, which is monotone in the logit, finds the bucket that holds the cut; only that is sorted.
 
 use std::cmp::Ordering;
 
+use super::row::{Row, visit_where};
 use super::weight::{self, LOWEST_WEIGHTED};
 
-const BUCKETS_PER_UNIT: f32 = 32.0;
-/// The last bucket takes every token of weight 0.
-const BUCKETS: usize = (-LOWEST_WEIGHTED) as usize * BUCKETS_PER_UNIT as usize + 1;
+/// Values of `z` down to which tokens are looked at: first near the top, then everything that has a weight.
+const BOUNDS: [f32; 2] = [-14.0, LOWEST_WEIGHTED];
+const BUCKETS_PER_UNIT: f32 = 16.0;
+const BUCKETS: usize = (-LOWEST_WEIGHTED * BUCKETS_PER_UNIT) as usize;
 
 /// The last kept token: everything before it in the order, and itself, is kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,37 +22,23 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    pub const KEEP_ALL: Self = Self { logit: f32::NEG_INFINITY, id: u32::MAX };
-
     #[inline(always)]
-    pub fn keeps(self, logit: f32, id: u32) -> bool {
-        logit > self.logit || (logit == self.logit && id <= self.id)
+    pub fn keeps(self, token: &Token) -> bool {
+        token.logit > self.logit || (token.logit == self.logit && token.id <= self.id)
     }
 }
 
-/// A row of logits seen through one temperature: `z = (logit - maximum) * inverse_temperature`.
-#[derive(Clone, Copy)]
-pub(super) struct Row<'a> {
-    pub logits: &'a [f32],
-    pub maximum: f32,
-    pub inverse_temperature: f32,
+/// A token near the top of the row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Token {
+    pub id: u32,
+    pub logit: f32,
+    pub likelihood: f32,
 }
 
-impl Row<'_> {
-    #[inline(always)]
-    pub fn z(&self, logit: f32) -> f32 {
-        (logit - self.maximum) * self.inverse_temperature
-    }
-
-    #[inline(always)]
-    fn weight(&self, logit: f32) -> u64 {
-        weight::fixed_point(weight::exp(self.z(logit)))
-    }
-
-    #[inline(always)]
-    fn bucket(&self, logit: f32) -> usize {
-        let z = self.z(logit);
-        if z > LOWEST_WEIGHTED { ((-z * BUCKETS_PER_UNIT) as usize).min(BUCKETS - 1) } else { BUCKETS - 1 }
+impl Token {
+    pub fn weight(&self) -> u64 {
+        weight::fixed_point(self.likelihood)
     }
 }
 
@@ -59,69 +48,86 @@ struct Bucket {
     weight: u64,
 }
 
-/// One bucket's token in the order of the cut.
-#[derive(Clone, Copy, Debug)]
-struct Member {
-    logit: f32,
-    id: u32,
-}
-
 #[derive(Debug, Default)]
-pub(super) struct Histogram {
+pub(super) struct Filter {
+    /// In ascending id.
+    tokens: Vec<Token>,
     buckets: Vec<Bucket>,
-    members: Vec<Member>,
+    /// One bucket's tokens in the order of the cut.
+    sorted: Vec<Token>,
 }
 
-impl Histogram {
-    /// The cut for `top_k` (0: off), then `top_p` (1 or more: off) of what `top_k` left, renormalised.
-    pub fn cut(&mut self, row: Row<'_>, top_k: u32, top_p: f32) -> Cut {
-        self.count(row);
-        let (cut, total) = self.cut_by_count(row, top_k);
-        if top_p < 1.0 { self.cut_by_weight(row, cut, share(total, top_p)) } else { cut }
-    }
-
-    fn count(&mut self, row: Row<'_>) {
-        self.buckets.clear();
-        self.buckets.resize(BUCKETS, Bucket::default());
-        for &logit in row.logits {
-            let bucket = &mut self.buckets[row.bucket(logit)];
-            bucket.tokens += 1;
-            bucket.weight += row.weight(logit);
-        }
-    }
-
-    /// The cut after `top_k` tokens and the weight before it. Tokens of weight 0 need no cut: nobody draws them.
-    fn cut_by_count(&mut self, row: Row<'_>, top_k: u32) -> (Cut, u64) {
-        let (mut tokens, mut weight) = (0u64, 0u64);
-        for index in 0..BUCKETS - 1 {
-            let bucket = self.buckets[index];
-            let missing = u64::from(top_k).saturating_sub(tokens);
-            if top_k > 0 && missing <= u64::from(bucket.tokens) {
-                self.sort_bucket(row, index);
-                let kept = &self.members[..missing as usize];
-                weight += kept.iter().map(|member| row.weight(member.logit)).sum::<u64>();
-                let cut = kept.last().map_or(Cut::KEEP_ALL, |last| Cut { logit: last.logit, id: last.id });
-                return (cut, weight);
+impl Filter {
+    /// The cut of `top_k` (0: off), then of `top_p` (1: off) over what `top_k` left, renormalised; and a superset of
+    /// the kept tokens in ascending id. None if every token of some weight is kept.
+    pub fn cut(&mut self, row: Row<'_>, top_k: u32, top_p: f32) -> Option<(Cut, &[Token])> {
+        let total = if top_k == 0 { row.weight(row.logits, 0.0) } else { 0 };
+        for bound in BOUNDS {
+            self.collect(row, bound);
+            let by_count = self.cut_by_count(row, top_k);
+            let (before, total) = match (top_k, by_count) {
+                (0, _) => (None, total),
+                (_, Some((cut, weight))) => (Some(cut), weight),
+                // Fewer tokens than `top_k`: look at more, and in the end at all that have a weight.
+                (_, None) if bound > LOWEST_WEIGHTED => continue,
+                (_, None) => (None, self.buckets.iter().map(|bucket| bucket.weight).sum()),
+            };
+            let cut = if top_p < 1.0 { self.cut_by_weight(row, before, share(total, top_p)) } else { before };
+            if let Some(cut) = cut {
+                return Some((cut, &self.tokens));
             }
-            tokens += u64::from(bucket.tokens);
+        }
+        None
+    }
+
+    fn collect(&mut self, row: Row<'_>, bound: f32) {
+        let Self { tokens, buckets, .. } = self;
+        tokens.clear();
+        buckets.clear();
+        buckets.resize(BUCKETS, Bucket::default());
+        visit_where(
+            row.logits,
+            |logit| row.z(logit) > bound,
+            |id, logit| {
+                let token = Token { id, logit, likelihood: row.likelihood(logit) };
+                let bucket = &mut buckets[index(row, logit)];
+                bucket.tokens += 1;
+                bucket.weight += token.weight();
+                tokens.push(token);
+            },
+        );
+    }
+
+    /// The cut after `top_k` tokens and the weight before it.
+    fn cut_by_count(&mut self, row: Row<'_>, top_k: u32) -> Option<(Cut, u64)> {
+        let (mut missing, mut weight) = (top_k, 0);
+        for index in 0..BUCKETS {
+            let bucket = self.buckets[index];
+            if missing <= bucket.tokens {
+                self.sort_bucket(row, index);
+                let kept = &self.sorted[..missing as usize];
+                weight += kept.iter().map(Token::weight).sum::<u64>();
+                return kept.last().map(|last| (Cut { logit: last.logit, id: last.id }, weight));
+            }
+            missing -= bucket.tokens;
             weight += bucket.weight;
         }
-        (Cut::KEEP_ALL, weight)
+        None
     }
 
-    /// The first token at which the weight of the tokens so far reaches `target`; `before` is an earlier cut.
-    fn cut_by_weight(&mut self, row: Row<'_>, before: Cut, target: u64) -> Cut {
+    /// The first token at which the weight of the tokens so far reaches `target`, or an earlier cut.
+    fn cut_by_weight(&mut self, row: Row<'_>, before: Option<Cut>, target: u64) -> Option<Cut> {
         let mut sum = 0;
-        for index in 0..BUCKETS - 1 {
+        for index in 0..BUCKETS {
             if sum + self.buckets[index].weight < target {
                 sum += self.buckets[index].weight;
                 continue;
             }
             self.sort_bucket(row, index);
-            for member in self.members.iter().take_while(|member| before.keeps(member.logit, member.id)) {
-                sum += row.weight(member.logit);
+            for token in self.sorted.iter().take_while(|token| before.is_none_or(|cut| cut.keeps(token))) {
+                sum += token.weight();
                 if sum >= target {
-                    return Cut { logit: member.logit, id: member.id };
+                    return Some(Cut { logit: token.logit, id: token.id });
                 }
             }
             return before;
@@ -129,15 +135,18 @@ impl Histogram {
         before
     }
 
-    fn sort_bucket(&mut self, row: Row<'_>, index: usize) {
-        self.members.clear();
-        let tokens = row.logits.iter().zip(0u32..).filter(|&(&logit, _)| row.bucket(logit) == index);
-        self.members.extend(tokens.map(|(&logit, id)| Member { logit, id }));
-        // No NaN has a weight, so none is here; both zeros are one logit.
+    fn sort_bucket(&mut self, row: Row<'_>, wanted: usize) {
+        self.sorted.clear();
+        self.sorted.extend(self.tokens.iter().filter(|token| index(row, token.logit) == wanted));
+        // A token without a number has no weight, so none is here; both zeros are one logit.
         let order =
-            |a: &Member, b: &Member| b.logit.partial_cmp(&a.logit).unwrap_or(Ordering::Equal).then(a.id.cmp(&b.id));
-        self.members.sort_unstable_by(order);
+            |a: &Token, b: &Token| b.logit.partial_cmp(&a.logit).unwrap_or(Ordering::Equal).then(a.id.cmp(&b.id));
+        self.sorted.sort_unstable_by(order);
     }
+}
+
+fn index(row: Row<'_>, logit: f32) -> usize {
+    ((-row.z(logit) * BUCKETS_PER_UNIT) as usize).min(BUCKETS - 1)
 }
 
 /// `ceil(total * part)`, at least 1, with `part` as a fraction of 2^32.

@@ -1,9 +1,10 @@
 //! Log-probabilities of the model itself: natural logarithm, temperature 1, before any penalty or filter.
 
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use super::choose::maximum;
+use super::row::{maximum, visit_where};
 use super::weight;
 use crate::types::TokenLogprobs;
 
@@ -17,25 +18,31 @@ pub fn token_logprobs(logits: &[f32], token: u32, top: u32) -> Option<TokenLogpr
     let own = *logits.get(token as usize)?;
     let normaliser = log_sum_exp(logits)?;
     let log = |logit: f32| (f64::from(logit) - normaliser) as f32;
-    let better = logits.iter().zip(0u32..).filter(|&(&logit, id)| logit > own || (logit == own && id < token));
+    let better = count_where(logits, |logit| logit > own);
+    let equal = count_where(&logits[..token as usize], |logit| logit == own);
     Some(TokenLogprobs {
         logprob: log(own),
-        rank: better.count() as u32 + 1,
+        rank: better + equal + 1,
         top: best(logits, top as usize).into_iter().map(|entry| (entry.id, log(entry.logit))).collect(),
     })
 }
 
+fn count_where(logits: &[f32], wanted: impl Fn(f32) -> bool) -> u32 {
+    logits.iter().fold(0, |count: u32, &logit| count.wrapping_add(u32::from(wanted(logit))))
+}
+
 fn log_sum_exp(logits: &[f32]) -> Option<f64> {
     let largest = maximum(logits)?;
+    let exp = |logit: f32| f64::from(weight::exp2((logit - largest) * std::f32::consts::LOG2_E));
     let mut lanes = [0f64; LANES];
     let (chunks, rest) = logits.as_chunks::<LANES>();
     for chunk in chunks {
         for (lane, &logit) in lanes.iter_mut().zip(chunk) {
-            *lane += f64::from(weight::exp(logit - largest));
+            *lane += exp(logit);
         }
     }
     for (lane, &logit) in lanes.iter_mut().zip(rest) {
-        *lane += f64::from(weight::exp(logit - largest));
+        *lane += exp(logit);
     }
     Some(f64::from(largest) + lanes.iter().sum::<f64>().ln())
 }
@@ -62,16 +69,21 @@ impl PartialOrd for Candidate {
 }
 
 fn best(logits: &[f32], count: usize) -> Vec<Candidate> {
+    if count == 0 {
+        return Vec::new();
+    }
     let mut heap = BinaryHeap::with_capacity(count.min(logits.len()) + 1);
-    for (&logit, id) in logits.iter().zip(0u32..) {
-        let candidate = Candidate { logit, id };
-        if logit.is_nan() || (heap.len() == count && heap.peek().is_none_or(|worst| candidate >= *worst)) {
-            continue;
-        }
-        heap.push(candidate);
+    // Once the heap is full, a later id must be better than the worst in it, not equal.
+    let worst = Cell::new(None);
+    let wanted = |logit: f32| worst.get().map_or(!logit.is_nan(), |worst| logit > worst);
+    visit_where(logits, wanted, |id, logit| {
+        heap.push(Candidate { logit, id });
         if heap.len() > count {
             heap.pop();
         }
-    }
+        if heap.len() == count {
+            worst.set(heap.peek().map(|worst| worst.logit));
+        }
+    });
     heap.into_sorted_vec()
 }

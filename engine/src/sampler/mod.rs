@@ -14,6 +14,7 @@ mod choose;
 mod filter;
 mod logprobs;
 mod philox;
+mod row;
 mod scratch;
 mod state;
 mod weight;

@@ -1,6 +1,6 @@
 //! Working memory of the sampler, reused from token to token so that sampling does not allocate.
 
-use super::filter::Histogram;
+use super::filter::Filter;
 
 /// Buffers for sampling one row at a time. One per thread that samples; holds no state between calls.
 #[derive(Debug, Default)]
@@ -9,7 +9,7 @@ pub struct SamplerScratch {
     pub(super) changed: Vec<(u32, f32)>,
     /// Sum of the weights of each block of the vocabulary.
     pub(super) blocks: Vec<u64>,
-    pub(super) histogram: Histogram,
+    pub(super) filter: Filter,
 }
 
 impl SamplerScratch {

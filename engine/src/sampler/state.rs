@@ -111,12 +111,8 @@ impl SamplerState {
         if params.temperature < GREEDY_TEMPERATURE || params.top_k == 1 {
             return choose::greedy(logits);
         }
-        let shape = Shape {
-            inverse_temperature: 1.0 / params.temperature,
-            top_k: params.top_k,
-            top_p: params.top_p,
-            min_p: params.min_p,
-        };
+        let shape =
+            Shape { temperature: params.temperature, top_k: params.top_k, top_p: params.top_p, min_p: params.min_p };
         let counter = Counter { position: self.position(), choice: self.choice, node: 0, draw: 0 };
         choose::draw(logits, shape, random_bits(params.seed, counter), scratch)
     }

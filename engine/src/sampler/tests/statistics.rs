@@ -82,7 +82,7 @@ fn a_token_of_no_weight_is_never_drawn_at_the_ends_of_the_range() {
     let mut row = vec![f32::NEG_INFINITY; 5000];
     row[1500] = 1.0;
     row[3000] = 1.0;
-    let shape = crate::sampler::choose::Shape { inverse_temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0 };
+    let shape = crate::sampler::choose::Shape { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0 };
     let draw = |random| crate::sampler::choose::draw(&row, shape, random, &mut SamplerScratch::new());
     assert_eq!(draw(0), Some(1500));
     assert_eq!(draw((1 << 63) - 1), Some(1500));
