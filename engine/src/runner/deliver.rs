@@ -111,7 +111,7 @@ impl Worker {
 impl OutputState {
     /// Text of new tokens. A stop string ends the output at its token: the rest is cut off. The token that ends an
     /// output by itself has no text.
-    fn decode(
+    pub(super) fn decode(
         &mut self,
         tokens: &mut Vec<TokenOutput>,
         finish: Option<FinishReason>,

@@ -52,6 +52,29 @@ fn a_stop_string_ends_the_output_at_its_token() {
     }
 }
 
+/// A verify entry brings several tokens at once.
+#[test]
+fn a_stop_string_among_several_tokens_cuts_the_rest_off() {
+    use crate::runner::request::OutputState;
+    let token = |id| TokenOutput { id, logprobs: None };
+    let cases: [(&[&str], Option<FinishReason>, &[u32], &str, Option<FinishReason>); 4] = [
+        (&["2 3 "], None, &[1, 2, 3], "1 2 ", Some(FinishReason::Stop)),
+        (&["2 3 "], Some(FinishReason::Length), &[1, 2, 3], "1 2 ", Some(FinishReason::Stop)),
+        (&[], Some(FinishReason::Stop), &[1, 2, 3, END], "1 2 3 end", Some(FinishReason::Stop)),
+        (&["9 "], None, &[1, 2, 3, END], "1 2 3 0 ", None),
+    ];
+    for (stops, ended, kept, expected, finish) in cases {
+        let stop = stops.iter().map(ToString::to_string).collect();
+        let decoder = Box::new(Numbers { stop, text: String::new() });
+        let (admitted, first_token, last_token) = (None, None, None);
+        let mut output =
+            OutputState { request: RequestId(0), index: 0, decoder, tokens: 0, admitted, first_token, last_token };
+        let (mut tokens, mut text) = ([1, 2, 3, END].map(token).to_vec(), String::new());
+        assert_eq!(output.decode(&mut tokens, ended, &mut text), finish);
+        assert_eq!((tokens, text.as_str()), (kept.iter().map(|id| token(*id)).collect(), expected));
+    }
+}
+
 #[test]
 fn an_end_token_is_counted_and_has_no_text() {
     let engine = start(mock(), config(true));
