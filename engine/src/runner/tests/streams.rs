@@ -57,21 +57,21 @@ fn a_stop_string_ends_the_output_at_its_token() {
 fn a_stop_string_among_several_tokens_cuts_the_rest_off() {
     use crate::runner::request::OutputState;
     let token = |id| TokenOutput { id, logprobs: None };
-    let cases: [(&[&str], Option<FinishReason>, &[u32], &str, Option<FinishReason>); 4] = [
-        (&["2 3 "], None, &[1, 2, 3], "1 2 ", Some(FinishReason::Stop)),
-        (&["2 3 "], Some(FinishReason::Length), &[1, 2, 3], "1 2 ", Some(FinishReason::Stop)),
-        (&[], Some(FinishReason::Stop), &[1, 2, 3, END], "1 2 3 end", Some(FinishReason::Stop)),
-        (&["9 "], None, &[1, 2, 3, END], "1 2 3 0 ", None),
+    let (stop, length) = (Some(FinishReason::Stop), Some(FinishReason::Length));
+    let cases = [
+        ("2 3 ", None, vec![1, 2, 3], "1 2 ", stop),
+        ("2 3 ", length, vec![1, 2, 3], "1 2 ", stop),
+        ("9 ", stop, vec![1, 2, 3, END], "1 2 3 end", stop),
+        ("9 ", None, vec![1, 2, 3, END], "1 2 3 0 ", None),
     ];
-    for (stops, ended, kept, expected, finish) in cases {
-        let stop = stops.iter().map(ToString::to_string).collect();
-        let decoder = Box::new(Numbers { stop, text: String::new() });
+    for (string, ended, kept, expected, finish) in cases {
+        let decoder = Box::new(Numbers { stop: vec![string.to_owned()], text: String::new() });
         let (admitted, first_token, last_token) = (None, None, None);
         let mut output =
             OutputState { request: RequestId(0), index: 0, decoder, tokens: 0, admitted, first_token, last_token };
         let (mut tokens, mut text) = ([1, 2, 3, END].map(token).to_vec(), String::new());
         assert_eq!(output.decode(&mut tokens, ended, &mut text), finish);
-        assert_eq!((tokens, text.as_str()), (kept.iter().map(|id| token(*id)).collect(), expected));
+        assert_eq!((tokens, text.as_str()), (kept.into_iter().map(token).collect(), expected));
     }
 }
 
