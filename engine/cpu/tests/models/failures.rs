@@ -242,6 +242,8 @@ fn batches_that_do_not_fit_are_refused_and_harm_nothing() {
     executor.submit(Batch { step: 8, entries: vec![decode()], retired: Vec::new() }).expect("it fits");
     let error = executor.collect().expect_err("slot 0 never began");
     assert!(!error.fatal && error.message.contains("slot 0 continues a sequence that has not begun"), "{error}");
+    executor.submit(Batch { step: 9, entries: Vec::new(), retired: vec![SlotId(0), SlotId(77)] }).expect("no work");
+    assert_eq!(executor.collect().expect("no output").entries, []);
     let error = executor.collect().expect_err("nothing in flight");
     assert!(!error.fatal, "{error}");
     let results = generate(&mut executor, &golden.prompts[..1], &Settings::greedy(64, 16));

@@ -77,6 +77,9 @@ impl<B: Backend> Worker<B> {
         input::fill(batch, &mut self.input, &mut self.wanted);
         // A failure of the choice must not keep rank 0 from the collectives that the other ranks are coming to.
         let mut chosen = self.chooser.as_mut().map(|chooser| chooser.begin(batch));
+        if batch.entries.is_empty() {
+            return chosen.transpose().map_err(WorkerError::Step);
+        }
         self.backend.upload(&mut self.step, &self.input)?;
         let mut pass = Pass {
             backend: &mut self.backend,
