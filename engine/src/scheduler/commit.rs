@@ -66,7 +66,9 @@ impl Scheduler {
 
     /// The step in flight failed: its sequences are gone. Returns them.
     pub fn fail_step(&mut self) -> Vec<SequenceId> {
-        let entries = self.in_flight.take().map_or(Vec::new(), |step| step.entries);
+        let Some(InFlight { entries, retired }) = self.in_flight.take() else { return Vec::new() };
+        // The executor may not have come to it; to retire a slot twice is harmless.
+        self.retired.extend(retired);
         entries.into_iter().map(|entry| entry.sequence).filter(|id| self.finish(*id)).collect()
     }
 }

@@ -3,12 +3,13 @@
 use super::plan::{Plan, PlannedEntry};
 use super::sequence::{Flight, Sequence, SequenceId};
 use super::state::Scheduler;
-use crate::types::{Batch, BatchEntry, LogitsRows, Phase};
+use crate::types::{Batch, BatchEntry, LogitsRows, Phase, SlotId};
 
 /// The step between launch and commit.
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub entries: Vec<InFlightEntry>,
+    pub retired: Vec<SlotId>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +47,9 @@ impl Scheduler {
             return None;
         }
         self.stats.steps += 1;
-        self.in_flight = Some(InFlight { entries: flights });
-        Some(Batch { step, entries, retired: std::mem::take(&mut self.retired) })
+        let retired = std::mem::take(&mut self.retired);
+        self.in_flight = Some(InFlight { entries: flights, retired: retired.clone() });
+        Some(Batch { step, entries, retired })
     }
 }
 

@@ -19,6 +19,8 @@ pub(super) struct PlannedEntry {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub(super) entries: Vec<PlannedEntry>,
+    rows: usize,
+    prefill_rows: usize,
     /// Sequences that took a slot, in order. Also those admitted again after a preemption.
     pub admitted: Vec<SequenceId>,
     /// Sequences that lost their pages and wait again.
@@ -26,8 +28,19 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub(super) fn rows(&self) -> usize {
-        self.entries.iter().map(|entry| entry.rows).sum()
+    fn add(&mut self, sequence: SequenceId, phase: Phase, rows: usize) {
+        self.entries.push(PlannedEntry { sequence, phase, rows });
+        self.rows += rows;
+        self.prefill_rows += if phase == Phase::Prefill { rows } else { 0 };
+    }
+
+    /// Takes a sequence that lost its pages out of the step.
+    pub(super) fn remove(&mut self, sequence: SequenceId) {
+        let removed = self.entries.extract_if(.., |entry| entry.sequence == sequence);
+        for entry in removed {
+            self.rows -= entry.rows;
+            self.prefill_rows -= if entry.phase == Phase::Prefill { entry.rows } else { 0 };
+        }
     }
 
     /// Prefill first, then verify, then decode; otherwise as planned.
@@ -38,10 +51,6 @@ impl Plan {
             // No entry is ever a draft pass.
             Phase::Decode | Phase::Draft => 2,
         });
-    }
-
-    fn prefill_rows(&self) -> usize {
-        self.entries.iter().filter(|entry| entry.phase == Phase::Prefill).map(|entry| entry.rows).sum()
     }
 }
 
@@ -95,7 +104,7 @@ impl Scheduler {
         let rows = self.config.rows as usize;
         let limit = if prompts { rows - (rows / PREFILL_SHARE).max(1).min(rows - 1) } else { rows };
         for (_, id) in ready {
-            let free = limit.saturating_sub(plan.rows());
+            let free = limit.saturating_sub(plan.rows);
             if free == 0 {
                 break;
             }
@@ -111,27 +120,25 @@ impl Scheduler {
         let width = wanted.min(context.saturating_sub(sequence.latest_start())).max(1);
         if let Some(rows) = self.reserve(plan, id, width) {
             let phase = if rows > 1 { Phase::Verify } else { Phase::Decode };
-            plan.entries.push(PlannedEntry { sequence: id, phase, rows });
+            plan.add(id, phase, rows);
         }
     }
 
-    fn plan_prefills(&mut self, plan: &mut Plan) {
-        for (_, id) in self.running.clone() {
-            let Some(sequence) = self.sequences.get(&id) else { continue };
-            let remaining = sequence.remaining();
-            if !sequence.decodes() && remaining > 0 {
-                self.plan_chunk(plan, id, remaining);
+    fn plan_prefills(&self, plan: &mut Plan) {
+        for (_, id) in &self.running {
+            let Some(sequence) = self.sequences.get(id).filter(|sequence| !sequence.decodes()) else { continue };
+            if sequence.remaining() > 0 {
+                self.plan_chunk(plan, *id, sequence.remaining());
             }
         }
     }
 
-    /// Rows for a prompt, as many as the step has left. Returns false when it has none.
-    pub(super) fn plan_chunk(&self, plan: &mut Plan, id: SequenceId, remaining: usize) -> bool {
+    /// Rows for a prompt, as many as the step has left.
+    pub(super) fn plan_chunk(&self, plan: &mut Plan, id: SequenceId, remaining: usize) {
         let rows = remaining.min(self.prefill_room(plan));
         if rows > 0 {
-            plan.entries.push(PlannedEntry { sequence: id, phase: Phase::Prefill, rows });
+            plan.add(id, Phase::Prefill, rows);
         }
-        rows > 0
     }
 
     pub(super) fn prefill_room(&self, plan: &Plan) -> usize {
@@ -139,7 +146,7 @@ impl Scheduler {
             0 => usize::MAX,
             rows => rows as usize,
         };
-        let left = (self.config.rows as usize).saturating_sub(plan.rows());
-        left.min(most.saturating_sub(plan.prefill_rows()))
+        let left = (self.config.rows as usize).saturating_sub(plan.rows);
+        left.min(most.saturating_sub(plan.prefill_rows))
     }
 }

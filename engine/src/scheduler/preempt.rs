@@ -38,7 +38,7 @@ impl Scheduler {
         self.waiting.insert(sequence.rank());
         self.vacate(&mut sequence);
         self.sequences.insert(id, sequence);
-        plan.entries.retain(|entry| entry.sequence != id);
+        plan.remove(id);
         plan.preempted.push(id);
         self.stats.preemptions += 1;
     }

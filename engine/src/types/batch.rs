@@ -88,6 +88,7 @@ pub struct Batch {
     pub step: u64,
     pub entries: Vec<BatchEntry>,
     /// Slots whose sequence ended since the last step; the executor forgets their state before this step runs.
+    /// After a failed step a slot may be named again, although it holds nothing.
     pub retired: Vec<SlotId>,
 }
 

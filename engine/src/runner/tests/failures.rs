@@ -1,6 +1,7 @@
 //! What a failing executor does to requests.
 
 use super::*;
+use crate::executor::Capacity;
 use crate::mock::Fault;
 
 fn faulty(faults: &[(u64, Fault)]) -> MockConfig {
@@ -29,6 +30,32 @@ fn a_failed_step_ends_its_requests_and_no_others() {
         engine.drain(PATIENCE);
         assert_eq!(engine.stats().failed, 2);
         assert_empty(&engine);
+    }
+}
+
+/// The slot that a refused step should have retired is taken again later; the mock would object if it still held
+/// its old sequence.
+#[test]
+fn slots_are_retired_although_a_step_was_refused() {
+    for overlap in [false, true] {
+        for step in 1..8 {
+            let two = Capacity { slots: 2, ..mock().capacity };
+            let engine = start(MockConfig { capacity: two, ..faulty(&[(step, Fault::Submit)]) }, config(overlap));
+            // The short one's slot is retired with a step of the long one alone.
+            let receivers =
+                [request([1], endless(30)), request([2], endless(2))].map(|request| submit(&engine, &request));
+            let failed =
+                receivers.iter().map(events).filter(|events| matches!(events.last(), Some(RequestEvent::Failed(_))));
+            assert!(failed.count() >= 1);
+            let later = [request([3], endless(9)), request([4], endless(9))];
+            let receivers = later.each_ref().map(|request| submit(&engine, request));
+            for (request, receiver) in later.iter().zip(&receivers) {
+                assert_eq!(outputs(&events(receiver)), [expected(request, 0)]);
+            }
+            engine.drain(PATIENCE);
+            assert_eq!(engine.health(), Health::Stopped);
+            assert_empty(&engine);
+        }
     }
 }
 
