@@ -29,9 +29,10 @@ pub(crate) struct ActivationBlock {
     pub low_sum: f32,
 }
 
-/// Quantises rows, each for itself: `values[rows, columns]` to `blocks[rows, columns / 32]`.
+/// Quantises rows, each for itself: `values[rows, columns]` to `blocks[columns / 32, rows]`.
 pub(crate) struct Quantise<'a> {
     pub values: &'a [f32],
+    pub rows: usize,
     pub blocks: &'a mut [ActivationBlock],
 }
 
@@ -41,17 +42,19 @@ impl Work for Quantise<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let (chunks, rest) = self.values.as_chunks::<BLOCK>();
-        assert!(rest.is_empty() && chunks.len() == self.blocks.len());
-        for (values, block) in chunks.iter().zip(self.blocks) {
-            *block = quantise(s, values);
+        assert!(rest.is_empty() && chunks.len() == self.blocks.len() && chunks.len() % self.rows == 0);
+        for (row, chunks) in chunks.chunks_exact(chunks.len() / self.rows).enumerate() {
+            for (values, blocks) in chunks.iter().zip(self.blocks.chunks_exact_mut(self.rows)) {
+                blocks[row] = quantise(s, values);
+            }
         }
     }
 }
 
 #[inline(always)]
 fn quantise<S: Simd>(s: S, values: &[f32; BLOCK]) -> ActivationBlock {
-    let ([low, high], _) = values.as_chunks::<LANES>() else { unreachable!("32 values are two vectors") };
-    let (low, high) = (s.load(low), s.load(high));
+    let halves: &[[f32; LANES]; 2] = bytemuck::cast_ref(values);
+    let (low, high) = (s.load(&halves[0]), s.load(&halves[1]));
     let bits = s.largest_magnitude_bits(low, high);
     let largest = f32::from_bits(bits);
     if bits >= f32::INFINITY.to_bits() {

@@ -13,7 +13,7 @@ use super::{
     isa::Isa,
     matrix::QuantMatrix,
     pool::Pool,
-    product::{ExactBlock, ExactPlain, Fast, Kernel, Output, Product},
+    product::{ExactBlock, ExactPlain, Fast, GROUP, Kernel, Output, Product},
 };
 
 /// How products with quantised weights are computed.
@@ -26,14 +26,14 @@ pub enum Precision {
     Fast,
 }
 
-/// Activations that stay in a core's cache while panels of weights pass by.
+/// Weights that stay in a core's cache while groups of rows pass by.
 const CACHE_BYTES: usize = 256 * 1024;
 
 /// Pieces of work per thread: what another process takes from one thread, the others can make up for.
 const PIECES: usize = 4;
 
 /// Values from which on a row-wise operation is worth waking the other threads for.
-const WORTH_SHARING: usize = 32 * 1024;
+pub(super) const WORTH_SHARING: usize = 32 * 1024;
 
 /// What one rank computes with. All methods are deterministic: a row's result depends neither on the number of threads
 /// nor on the rows that are computed with it.
@@ -41,8 +41,7 @@ pub struct Compute {
     pub(super) pool: Pool,
     pub(super) isa: Isa,
     precision: Precision,
-    /// Quantised activations of the product in progress.
-    scratch: Mutex<Vec<ActivationBlock>>,
+    scratch: Mutex<Scratch>,
 }
 
 impl Compute {
@@ -53,7 +52,7 @@ impl Compute {
 
     /// For tests and benchmarks of one instruction set.
     pub fn with_isa(pool: Pool, precision: Precision, isa: Isa) -> Self {
-        Self { pool, isa, precision, scratch: Mutex::new(Vec::new()) }
+        Self { pool, isa, precision, scratch: Mutex::default() }
     }
 
     pub fn isa(&self) -> Isa {
@@ -76,20 +75,23 @@ impl Compute {
     pub fn linear(&self, input: &[f32], weights: &[QuantMatrix], bias: Option<&[f32]>, output: &mut [f32]) {
         let Some(columns) = weights.first().map(QuantMatrix::columns) else { return };
         assert!(columns > 0 && input.len() % columns == 0, "an input of whole rows of {columns}");
+        assert!(weights.iter().all(|weight| weight.columns() == columns), "matrices that are one below the other");
         let (rows, width) = (input.len() / columns, weights.iter().map(QuantMatrix::rows).sum());
         let shared = Output::new(output, rows, width);
-        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        if weights.iter().any(|weight| self.is_fast(weight)) {
-            self.quantise(input, columns, &mut scratch);
+        if output.is_empty() {
+            return;
         }
-        let pieces = Pieces::new(rows, columns, weights.iter().map(QuantMatrix::panels).sum(), self.pool.threads());
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let activations = self.arrange(input, columns, weights, &mut scratch);
+        let pieces = Pieces::new(rows, weights, self.pool.threads());
         self.pool.run(pieces.count(), |index| {
-            let (rows, panels) = pieces.piece(index);
-            let mut place = Place { panel: 0, output: shared };
+            let (groups, panels) = pieces.piece(index);
+            let (mut above, mut output) = (0, shared);
             for weight in weights {
-                assert_eq!(weight.columns(), columns, "columns of matrices that are one below the other");
-                self.part(weight, &place, &panels, &rows, input, &scratch);
-                place = place.below(weight);
+                let end = above + weight.panels();
+                let range = panels.start.clamp(above, end) - above..panels.end.clamp(above, end) - above;
+                self.part(&Part { weight, panels: range, rows, groups: groups.clone(), output }, &activations);
+                (above, output) = (end, output.after(weight.rows()));
             }
         });
         drop(scratch);
@@ -102,52 +104,75 @@ impl Compute {
         self.precision == Precision::Fast && weight.kind().block_elements() > 1
     }
 
-    fn quantise(&self, input: &[f32], columns: usize, blocks: &mut Vec<ActivationBlock>) {
+    /// Brings the input into the order and the type that the matrices want.
+    fn arrange<'a>(
+        &self,
+        input: &'a [f32],
+        columns: usize,
+        weights: &[QuantMatrix],
+        scratch: &'a mut Scratch,
+    ) -> Activations<'a> {
+        let chunk =
+            if input.len() < WORTH_SHARING { input.len().next_multiple_of(GROUP * columns) } else { GROUP * columns };
+        let Scratch { blocks, values } = scratch;
         blocks.clear();
-        blocks.resize(input.len() / BLOCK, ActivationBlock::zeroed());
-        let row_blocks = columns / BLOCK;
-        let chunk = if input.len() < WORTH_SHARING { blocks.len() } else { 8 * row_blocks };
-        self.pool.run_chunks(blocks, chunk, |index, blocks| {
-            let first = index * chunk * BLOCK;
-            self.isa.run(Quantise { values: &input[first..first + blocks.len() * BLOCK], blocks });
+        if weights.iter().any(|weight| self.is_fast(weight)) {
+            blocks.resize(input.len() / BLOCK, ActivationBlock::zeroed());
+            self.pool.run_chunks(blocks, chunk / BLOCK, |index, blocks| {
+                let values = &input[index * chunk..][..blocks.len() * BLOCK];
+                for (values, blocks) in values.chunks(GROUP * columns).zip(blocks.chunks_mut(GROUP * columns / BLOCK)) {
+                    self.isa.run(Quantise { values, rows: values.len() / columns, blocks });
+                }
+            });
+        }
+        let single = input.len() == columns;
+        if single || weights.iter().all(|weight| self.is_fast(weight)) {
+            return Activations { values: input, blocks };
+        }
+        values.resize(input.len(), 0.0);
+        self.pool.run_chunks(values, chunk, |index, values| {
+            let input = &input[index * chunk..][..values.len()];
+            for (input, values) in input.chunks(GROUP * columns).zip(values.chunks_mut(GROUP * columns)) {
+                interleave(input, columns, values);
+            }
         });
+        Activations { values, blocks }
     }
 
     /// What one piece has of one matrix.
-    fn part(
-        &self,
-        weight: &QuantMatrix,
-        place: &Place,
-        panels: &Range<usize>,
-        rows: &Range<usize>,
-        input: &[f32],
-        blocks: &[ActivationBlock],
-    ) {
-        let first = panels.start.max(place.panel);
-        let end = panels.end.min(place.panel + weight.panels());
-        if first >= end {
+    fn part(&self, part: &Part<'_>, activations: &Activations<'_>) {
+        if part.panels.is_empty() {
             return;
         }
-        let piece =
-            Piece { weight, panels: first - place.panel..end - place.panel, rows: rows.clone(), output: place.output };
         with_block_format!(
-            weight.kind(),
-            Format => if self.is_fast(weight) {
-                self.product::<Fast<Format>>(piece, blocks);
+            part.weight.kind(),
+            Format => if self.is_fast(part.weight) {
+                self.product::<Fast<Format>>(part, activations.blocks);
             } else {
-                self.product::<ExactBlock<Format>>(piece, input);
+                self.product::<ExactBlock<Format>>(part, activations.values);
             },
             with_plain_format!(
-                weight.kind(),
-                Format => self.product::<ExactPlain<Format>>(piece, input),
+                part.weight.kind(),
+                Format => self.product::<ExactPlain<Format>>(part, activations.values),
                 unreachable!("no such matrix is packed")
             )
         );
     }
 
-    fn product<K: Kernel>(&self, piece: Piece<'_>, activations: &[K::Activation]) {
-        let Piece { weight: matrix, panels, rows, output } = piece;
-        self.isa.run(Product::<K> { matrix, panels, activations, rows, output });
+    fn product<K: Kernel>(&self, part: &Part<'_>, activations: &[K::Activation]) {
+        let Part { weight: matrix, rows, output, .. } = *part;
+        let (panels, groups) = (part.panels.clone(), part.groups.clone());
+        self.isa.run(Product::<K> { matrix, panels, activations, rows, groups, output });
+    }
+}
+
+/// `input[rows, columns]` to `output[columns, rows]`.
+fn interleave(input: &[f32], columns: usize, output: &mut [f32]) {
+    let rows = input.len() / columns;
+    for (row, values) in input.chunks_exact(columns).enumerate() {
+        for (place, value) in output.chunks_exact_mut(rows).zip(values) {
+            place[row] = *value;
+        }
     }
 }
 
@@ -160,53 +185,57 @@ fn add_bias(output: &mut [f32], bias: &[f32]) {
     }
 }
 
-/// Where a matrix begins among those that are one below the other.
-struct Place {
-    panel: usize,
-    output: Output,
+/// Activations of the product in progress, kept for the next one.
+#[derive(Default)]
+struct Scratch {
+    blocks: Vec<ActivationBlock>,
+    values: Vec<f32>,
 }
 
-impl Place {
-    fn below(self, weight: &QuantMatrix) -> Self {
-        Self { panel: self.panel + weight.panels(), output: self.output.after(weight.rows()) }
-    }
+/// Groups of interleaved rows, as `f32` and quantised: what the matrices of the product need of them.
+struct Activations<'a> {
+    values: &'a [f32],
+    blocks: &'a [ActivationBlock],
 }
 
-/// Some panels of one matrix by some rows.
-struct Piece<'a> {
+/// Some panels of one matrix by some groups of rows.
+struct Part<'a> {
     weight: &'a QuantMatrix,
     panels: Range<usize>,
-    rows: Range<usize>,
+    rows: usize,
+    groups: Range<usize>,
     output: Output,
 }
 
 /// How a product is cut into pieces of work.
 struct Pieces {
-    rows: usize,
-    rows_each: usize,
+    groups: usize,
+    groups_each: usize,
     panels: usize,
     panels_each: usize,
 }
 
 impl Pieces {
-    fn new(rows: usize, columns: usize, panels: usize, threads: usize) -> Self {
-        let panels_each = (panels / (threads * PIECES)).max(1);
+    fn new(rows: usize, weights: &[QuantMatrix], threads: usize) -> Self {
+        let (groups, wanted) = (rows.div_ceil(GROUP), threads * PIECES);
+        let panels: usize = weights.iter().map(QuantMatrix::panels).sum();
+        let bytes: usize = weights.iter().map(QuantMatrix::bytes).sum();
+        // With one group the weights pass by once; with more, a piece's weights stay in the cache.
+        let cached = if groups > 1 { CACHE_BYTES * panels / bytes.max(1) } else { panels };
+        let panels_each = (panels / wanted).min(cached).max(1);
         let pieces = panels.div_ceil(panels_each).max(1);
         // Fewer panels than pieces are wanted: the rows are cut too.
-        let wanted = rows.div_ceil((threads * PIECES).div_ceil(pieces));
-        let cached = CACHE_BYTES / (columns * size_of::<f32>());
-        let rows_each = if threads == 1 { cached } else { cached.min(wanted) };
-        Self { rows, rows_each: rows_each.max(8).next_multiple_of(8), panels, panels_each }
+        let groups_each = groups.div_ceil(wanted.div_ceil(pieces)).max(1);
+        Self { groups, groups_each, panels, panels_each }
     }
 
     fn count(&self) -> usize {
-        self.rows.div_ceil(self.rows_each) * self.panels.div_ceil(self.panels_each)
+        self.groups.div_ceil(self.groups_each) * self.panels.div_ceil(self.panels_each)
     }
 
-    /// Pieces with the same rows are neighbours.
     fn piece(&self, index: usize) -> (Range<usize>, Range<usize>) {
-        let per_rows = self.panels.div_ceil(self.panels_each);
-        let (rows, panels) = (index / per_rows * self.rows_each, index % per_rows * self.panels_each);
-        (rows..(rows + self.rows_each).min(self.rows), panels..(panels + self.panels_each).min(self.panels))
+        let cuts = self.panels.div_ceil(self.panels_each);
+        let (group, panel) = (index / cuts * self.groups_each, index % cuts * self.panels_each);
+        (group..(group + self.groups_each).min(self.groups), panel..(panel + self.panels_each).min(self.panels))
     }
 }

@@ -4,7 +4,9 @@
 //! Weights are packed once into a [`QuantMatrix`].
 
 mod activation;
+mod attention;
 mod compute;
+mod elementwise;
 mod format;
 mod isa;
 mod matrix;
@@ -13,6 +15,7 @@ mod pool;
 mod product;
 mod simd;
 
+pub use attention::{Attention, CacheElement, KeyValueCache, KeyValueColumns};
 pub use compute::{Compute, Precision};
 pub use isa::Isa;
 pub use matrix::QuantMatrix;

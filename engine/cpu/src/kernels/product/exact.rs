@@ -2,9 +2,9 @@
 
 use std::marker::PhantomData;
 
-use super::Kernel;
+use super::{Kernel, Rows};
 use crate::kernels::{
-    format::{Block, Codes, GROUPS, Plain, Scales, TILE, TileScales},
+    format::{Block, Codes, GROUPS, Plain, Scales, TileScales},
     matrix::QuantMatrix,
     simd::{LANES, Simd},
 };
@@ -18,8 +18,6 @@ pub(crate) struct ExactPlain<F>(PhantomData<F>);
 impl<F: Block> Kernel for ExactBlock<F> {
     type Activation = f32;
 
-    const ROWS: usize = 4;
-
     fn length(matrix: &QuantMatrix) -> usize {
         matrix.columns()
     }
@@ -29,17 +27,16 @@ impl<F: Block> Kernel for ExactBlock<F> {
         s: S,
         matrix: &QuantMatrix,
         panel: usize,
-        activations: [&[f32]; ROWS],
+        rows: &Rows<'_, f32>,
+        first: usize,
     ) -> [[f32; LANES]; ROWS] {
-        block_tile::<S, F, ROWS>(s, matrix.panel::<F>(panel), activations)
+        block_tile::<S, F, ROWS>(s, matrix.panel::<F>(panel), rows.places(first))
     }
 }
 
 impl<F: Plain> Kernel for ExactPlain<F> {
     type Activation = f32;
 
-    const ROWS: usize = 8;
-
     fn length(matrix: &QuantMatrix) -> usize {
         matrix.columns()
     }
@@ -49,9 +46,10 @@ impl<F: Plain> Kernel for ExactPlain<F> {
         s: S,
         matrix: &QuantMatrix,
         panel: usize,
-        activations: [&[f32]; ROWS],
+        rows: &Rows<'_, f32>,
+        first: usize,
     ) -> [[f32; LANES]; ROWS] {
-        plain_tile::<S, F, ROWS>(s, matrix.plain_panel::<F>(panel), activations)
+        plain_tile::<S, F, ROWS>(s, matrix.plain_panel::<F>(panel), rows.places(first))
     }
 }
 
@@ -97,53 +95,47 @@ fn join<S: Simd, const ROWS: usize>(s: S, sums: [[S::Floats; 2]; ROWS]) -> [[f32
 }
 
 #[inline(always)]
-fn block_tile<S: Simd, F: Block, const ROWS: usize>(
+fn block_tile<'a, S: Simd, F: Block, const ROWS: usize>(
     s: S,
     (codes, scales): (&[F::Codes], &[F::Scales]),
-    activations: [&[f32]; ROWS],
+    mut activations: impl Iterator<Item = &'a [f32; ROWS]>,
 ) -> [[f32; LANES]; ROWS] {
     let mut sums = [[s.splat(0.0); 2]; ROWS];
-    let mut column = 0;
     for (codes, scales) in codes.chunks_exact(F::Scales::TILES).zip(scales) {
         for (tile, codes) in codes.iter().enumerate() {
             let groups = codes.groups(s);
             let scales = scales.tile(s, tile);
             for group in 0..GROUPS {
                 let weights = tile_values::<S, F>(s, groups[group], group, &scales);
-                for row in 0..ROWS {
-                    let values = &activations[row][column + 4 * group..column + 4 * group + 4];
-                    for at in 0..4 {
-                        sums[row][at % 2] = s.fma(weights[at], s.splat(values[at]), sums[row][at % 2]);
+                for at in 0..4 {
+                    let Some(values) = activations.next() else { unreachable!("an activation for every column") };
+                    for row in 0..ROWS {
+                        sums[row][at % 2] = s.fma(weights[at], s.splat(values[row]), sums[row][at % 2]);
                     }
                 }
             }
-            column += TILE;
         }
     }
     join(s, sums)
 }
 
 #[inline(always)]
-fn plain_tile<S: Simd, F: Plain, const ROWS: usize>(
+fn plain_tile<'a, S: Simd, F: Plain, const ROWS: usize>(
     s: S,
     weights: &[F::Pair],
-    activations: [&[f32]; ROWS],
+    mut activations: impl Iterator<Item = &'a [f32; ROWS]>,
 ) -> [[f32; LANES]; ROWS] {
     let mut sums = [[s.splat(0.0); 2]; ROWS];
-    let even = activations[0].len() / 2;
-    let (whole, last) = weights.split_at(even);
-    for (index, pair) in whole.iter().enumerate() {
+    for pair in weights {
         let (first, second) = F::load(s, pair);
+        let Some(values) = activations.next() else { unreachable!("an activation for every column") };
         for row in 0..ROWS {
-            let values = &activations[row][2 * index..2 * index + 2];
-            sums[row][0] = s.fma(first, s.splat(values[0]), sums[row][0]);
-            sums[row][1] = s.fma(second, s.splat(values[1]), sums[row][1]);
+            sums[row][0] = s.fma(first, s.splat(values[row]), sums[row][0]);
         }
-    }
-    for pair in last {
-        let (first, _) = F::load(s, pair);
+        // There is none after an odd last column.
+        let Some(values) = activations.next() else { break };
         for row in 0..ROWS {
-            sums[row][0] = s.fma(first, s.splat(activations[row][2 * even]), sums[row][0]);
+            sums[row][1] = s.fma(second, s.splat(values[row]), sums[row][1]);
         }
     }
     join(s, sums)

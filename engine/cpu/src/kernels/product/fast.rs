@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::Kernel;
+use super::{Kernel, Rows};
 use crate::kernels::{
     activation::ActivationBlock,
     format::{Block, Codes, GROUPS, Scales},
@@ -16,8 +16,6 @@ pub(crate) struct Fast<F>(PhantomData<F>);
 impl<F: Block> Kernel for Fast<F> {
     type Activation = ActivationBlock;
 
-    const ROWS: usize = 8;
-
     fn length(matrix: &QuantMatrix) -> usize {
         matrix.tiles()
     }
@@ -27,26 +25,27 @@ impl<F: Block> Kernel for Fast<F> {
         s: S,
         matrix: &QuantMatrix,
         panel: usize,
-        activations: [&[ActivationBlock]; ROWS],
+        rows: &Rows<'_, ActivationBlock>,
+        first: usize,
     ) -> [[f32; LANES]; ROWS] {
-        tile::<S, F, ROWS>(s, matrix.panel::<F>(panel), activations)
+        tile::<S, F, ROWS>(s, matrix.panel::<F>(panel), rows.places(first))
     }
 }
 
 #[inline(always)]
-fn tile<S: Simd, F: Block, const ROWS: usize>(
+fn tile<'a, S: Simd, F: Block, const ROWS: usize>(
     s: S,
     (codes, scales): (&[F::Codes], &[F::Scales]),
-    activations: [&[ActivationBlock]; ROWS],
+    mut activations: impl Iterator<Item = &'a [ActivationBlock; ROWS]>,
 ) -> [[f32; LANES]; ROWS] {
     let mut sums = [s.splat(0.0); ROWS];
-    let mut index = 0;
     for (codes, scales) in codes.chunks_exact(F::Scales::TILES).zip(scales) {
         for (tile, codes) in codes.iter().enumerate() {
             let groups = codes.groups(s);
             let scales = scales.tile(s, tile);
+            let Some(blocks) = activations.next() else { unreachable!("a block of activations for every tile") };
             for row in 0..ROWS {
-                let block = &activations[row][index];
+                let block = &blocks[row];
                 let scale = s.splat(block.scale);
                 let mut sum = sums[row];
                 if F::Scales::AFFINE {
@@ -65,7 +64,6 @@ fn tile<S: Simd, F: Block, const ROWS: usize>(
                 }
                 sums[row] = sum;
             }
-            index += 1;
         }
     }
     let mut lanes = [[0.0; LANES]; ROWS];

@@ -56,23 +56,48 @@ impl Output {
     }
 }
 
+/// Rows whose activations are interleaved: see [`Rows`].
+pub(crate) const GROUP: usize = 8;
+
+/// Activations of up to [`GROUP`] rows, `[length, rows]`: one stream of memory whatever the number of rows. A single
+/// row lies as usual.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'a, A> {
+    values: &'a [A],
+    rows: usize,
+}
+
+impl<'a, A> Rows<'a, A> {
+    /// Group `group` of activations of `rows` rows of `length`.
+    pub(crate) fn group(all: &'a [A], length: usize, rows: usize, group: usize) -> Self {
+        let first = group * GROUP;
+        let count = GROUP.min(rows - first);
+        Self { values: &all[first * length..(first + count) * length], rows: count }
+    }
+
+    /// What rows `first..first + ROWS` have at each place, in order.
+    #[inline(always)]
+    fn places<const ROWS: usize>(&self, first: usize) -> impl Iterator<Item = &'a [A; ROWS]> {
+        assert!(ROWS <= self.rows && first <= self.rows - ROWS, "rows of the group");
+        self.values.chunks_exact(self.rows).map(move |place| place[first..].first_chunk().expect("checked above"))
+    }
+}
+
 /// How a panel meets its activations.
 pub(crate) trait Kernel {
     /// What a row of activations is made of.
     type Activation: Sync;
 
-    /// Most rows that are worth computing together, if they fit the registers.
-    const ROWS: usize;
-
     /// Length of a row of activations for this matrix.
     fn length(matrix: &QuantMatrix) -> usize;
 
-    /// 16 outputs for each of the rows.
+    /// 16 outputs for each of the rows `first..first + ROWS`.
     fn tile<S: Simd, const ROWS: usize>(
         s: S,
         matrix: &QuantMatrix,
         panel: usize,
-        activations: [&[Self::Activation]; ROWS],
+        rows: &Rows<'_, Self::Activation>,
+        first: usize,
     ) -> [[f32; LANES]; ROWS];
 }
 
@@ -80,61 +105,59 @@ pub(crate) trait Kernel {
 pub(crate) struct Product<'a, K: Kernel> {
     pub matrix: &'a QuantMatrix,
     pub panels: Range<usize>,
-    /// `[all rows, K::length]`.
+    /// Groups of interleaved rows, see [`Rows`].
     pub activations: &'a [K::Activation],
-    pub rows: Range<usize>,
+    /// Rows of all groups.
+    pub rows: usize,
+    pub groups: Range<usize>,
     pub output: Output,
 }
 
 impl<K: Kernel> Product<'_, K> {
-    /// Returns how many rows that were.
+    /// Rows `first..first + ROWS` of a group; returns `ROWS`.
     ///
     /// # Safety
-    /// As [`Output::write`] for the panel's columns.
+    /// As [`Output::write`] for the columns of the panels.
     #[inline(always)]
-    unsafe fn rows<S: Simd, const ROWS: usize>(&self, s: S, panel: usize, row: usize) -> usize {
-        let length = K::length(self.matrix);
-        let activations: [&[K::Activation]; ROWS] =
-            std::array::from_fn(|at| &self.activations[(row + at) * length..(row + at + 1) * length]);
-        let column = panel * LANES;
-        let count = (self.matrix.rows() - column).min(LANES);
-        for (at, lanes) in K::tile::<S, ROWS>(s, self.matrix, panel, activations).iter().enumerate() {
-            // SAFETY: this function's contract.
-            unsafe { self.output.write(row + at, column, lanes, count) };
+    unsafe fn tile<S: Simd, const ROWS: usize>(&self, s: S, group: usize, first: usize) -> usize {
+        let rows = Rows::group(self.activations, K::length(self.matrix), self.rows, group);
+        for panel in self.panels.clone() {
+            let column = panel * LANES;
+            let count = (self.matrix.rows() - column).min(LANES);
+            for (at, lanes) in K::tile::<S, ROWS>(s, self.matrix, panel, &rows, first).iter().enumerate() {
+                // SAFETY: this function's contract.
+                unsafe { self.output.write(group * GROUP + first + at, column, lanes, count) };
+            }
         }
         ROWS
     }
 }
 
-/// Runs in one thread: whoever makes the work gives each panel's columns to one work at a time, and keeps the output
+/// Runs in one thread: whoever makes the work gives each panel's columns of a group to one work, and keeps the output
 /// borrowed until the work is done.
 impl<K: Kernel> Work for Product<'_, K> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        for panel in self.panels.clone() {
-            let mut row = self.rows.start;
-            while row < self.rows.end {
-                let left = self.rows.end - row;
+        for group in self.groups.clone() {
+            let count = GROUP.min(self.rows - group * GROUP);
+            let mut first = 0;
+            while first < count {
+                let left = count - first;
                 // SAFETY: the contract of this implementation.
-                row += unsafe {
-                    if const { fits::<S, K>(8) } && left >= 8 {
-                        self.rows::<S, 8>(s, panel, row)
-                    } else if const { fits::<S, K>(4) } && left >= 4 {
-                        self.rows::<S, 4>(s, panel, row)
-                    } else if const { fits::<S, K>(2) } && left >= 2 {
-                        self.rows::<S, 2>(s, panel, row)
+                first += unsafe {
+                    if const { S::ROWS >= 8 } && left >= 8 {
+                        self.tile::<S, 8>(s, group, first)
+                    } else if const { S::ROWS >= 4 } && left >= 4 {
+                        self.tile::<S, 4>(s, group, first)
+                    } else if const { S::ROWS >= 2 } && left >= 2 {
+                        self.tile::<S, 2>(s, group, first)
                     } else {
-                        self.rows::<S, 1>(s, panel, row)
+                        self.tile::<S, 1>(s, group, first)
                     }
                 };
             }
         }
     }
-}
-
-/// So many rows fit the registers.
-const fn fits<S: Simd, K: Kernel>(rows: usize) -> bool {
-    rows <= K::ROWS && rows <= S::ROWS
 }

@@ -75,13 +75,6 @@ impl Simd for Avx2 {
         halves!(at in (0, 8) => _mm256_cvtph_ps(_mm_loadu_si128(from.as_ptr().add(at).cast())))
     }
     #[inline(always)]
-    fn load_bf16(self, from: &[u16; LANES]) -> Self::Floats {
-        halves!(at in (0, 8) => {
-            let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.as_ptr().add(at).cast()));
-            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
-        })
-    }
-    #[inline(always)]
     fn load_bf16_pairs(self, from: &[u16; 2 * LANES]) -> (Self::Floats, Self::Floats) {
         let (low, high) = halves!(at in (0, 16) => {
             let pairs = _mm256_loadu_si256(from.as_ptr().add(at).cast());

@@ -51,13 +51,6 @@ impl Simd for Avx512 {
         instructions!(_mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast())))
     }
     #[inline(always)]
-    fn load_bf16(self, from: &[u16; LANES]) -> __m512 {
-        instructions!({
-            let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.as_ptr().cast()));
-            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
-        })
-    }
-    #[inline(always)]
     fn load_bf16_pairs(self, from: &[u16; 2 * LANES]) -> (__m512, __m512) {
         instructions!({
             let pairs = _mm512_loadu_si512(from.as_ptr().cast());

@@ -32,7 +32,6 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn load(self, from: &[f32; LANES]) -> Self::Floats;
     fn store(self, values: Self::Floats, to: &mut [f32; LANES]);
     fn load_f16(self, from: &[u16; LANES]) -> Self::Floats;
-    fn load_bf16(self, from: &[u16; LANES]) -> Self::Floats;
     /// Two bf16 per lane: the first ones and the second ones.
     fn load_bf16_pairs(self, from: &[u16; 2 * LANES]) -> (Self::Floats, Self::Floats);
     fn load_u8(self, from: &[u8; LANES]) -> Self::Floats;

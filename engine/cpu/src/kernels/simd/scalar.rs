@@ -86,10 +86,6 @@ impl Simd for Scalar {
         map(*from, |bits| f16::from_bits(bits).to_f32())
     }
     #[inline(always)]
-    fn load_bf16(self, from: &[u16; LANES]) -> Self::Floats {
-        map(*from, |bits| f32::from_bits(u32::from(bits) << 16))
-    }
-    #[inline(always)]
     fn load_bf16_pairs(self, from: &[u16; 2 * LANES]) -> (Self::Floats, Self::Floats) {
         let mut result = ([0.0; LANES], [0.0; LANES]);
         for (lane, pair) in from.chunks_exact(2).enumerate() {

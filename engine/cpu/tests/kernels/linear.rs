@@ -1,10 +1,8 @@
 //! Matrix products: every format, instruction set, precision, number of rows and of threads.
 
-mod support;
-
-use engine::weights::WeightType;
+use crate::support::{KINDS, Random, Weight, weights, whole};
+use engine::weights::{WeightType, dequantise::dequantise};
 use engine_cpu::kernels::{Compute, Isa, Pool, Precision, QuantMatrix};
-use support::{KINDS, Random, Weight, weights, whole};
 
 const POISON: f32 = 12345.0;
 
@@ -33,7 +31,9 @@ fn rows_are_what_the_format_defines() {
         for (rows, columns) in shapes(kind) {
             let view = Random(1).matrix(kind, rows, columns);
             let matrix = QuantMatrix::pack(&whole(&view)).unwrap();
-            let expected: Vec<f32> = weights(&view).into_iter().map(Weight::value).collect();
+            let mut expected = vec![POISON; rows * columns];
+            dequantise(kind).unwrap()(&view.bytes, &mut expected);
+            assert_eq!(weights(&view).into_iter().map(Weight::value).collect::<Vec<_>>(), expected, "{kind:?}");
             let mut row = vec![POISON; columns];
             for (index, expected) in expected.chunks_exact(columns).enumerate() {
                 matrix.row(index, &mut row);
@@ -207,6 +207,17 @@ fn activations_at_both_ends_of_the_range_are_computed() {
         let expected = product(&compute, &[1.0; 64], &matrix, 1);
         let large = product(&compute, &[2_f32.powi(100); 64], &matrix, 1);
         assert_eq!(large, expected.iter().map(|value| value * 2_f32.powi(100)).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn no_rows_are_no_work() {
+    for kind in KINDS {
+        let view = Random(10).matrix(kind, 3, 256);
+        let matrix = [QuantMatrix::pack(&whole(&view)).unwrap()];
+        for precision in [Precision::Exact, Precision::Fast] {
+            assert!(product(&compute(2, precision, Isa::best()), &[], &matrix, 0).is_empty());
+        }
     }
 }
 

@@ -1,0 +1,196 @@
+//! Pages of keys and values.
+
+use bytemuck::Pod;
+use engine::backend::{Blocks, CacheLayout, CacheShape, Segment, StepInput};
+use half::f16;
+
+use crate::kernels::{
+    memory::Buffer,
+    simd::{LANES, Simd},
+};
+
+/// How a key or a value is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheElement {
+    F32,
+    /// Half the memory and half the reads; rounds to 11 bits.
+    F16,
+}
+
+/// A stored element.
+pub(crate) trait Element: 'static {
+    type Stored: Pod + Send + Sync;
+
+    fn store(value: f32) -> Self::Stored;
+    fn load<S: Simd>(s: S, from: &[Self::Stored; LANES]) -> S::Floats;
+}
+
+impl Element for f32 {
+    type Stored = f32;
+
+    fn store(value: f32) -> f32 {
+        value
+    }
+
+    #[inline(always)]
+    fn load<S: Simd>(s: S, from: &[f32; LANES]) -> S::Floats {
+        s.load(from)
+    }
+}
+
+/// IEEE half precision.
+pub(crate) struct F16;
+
+impl Element for F16 {
+    type Stored = u16;
+
+    fn store(value: f32) -> u16 {
+        f16::from_f32(value).to_bits()
+    }
+
+    #[inline(always)]
+    fn load<S: Simd>(s: S, from: &[u16; LANES]) -> S::Floats {
+        s.load_f16(from)
+    }
+}
+
+/// Keys and values of all layers, in pages. A page of a head is stored in blocks of 16 positions, the last one
+/// perhaps not full; dimensions are rounded up to 16.
+pub struct KeyValueCache {
+    shape: CacheShape,
+    element: CacheElement,
+    heads: usize,
+    dimension: usize,
+    layers: Vec<Layer>,
+}
+
+struct Layer {
+    /// `[pages, heads, blocks, dimension, 16 positions]`.
+    keys: Buffer,
+    /// `[pages, heads, blocks, 16 positions, dimension]`.
+    values: Buffer,
+}
+
+/// Where the keys and values of an append are in its source.
+#[derive(Clone, Copy)]
+pub struct KeyValueColumns {
+    pub key: Blocks,
+    pub value: Blocks,
+}
+
+impl KeyValueCache {
+    /// Zeroed pages; `None` for a layout without keys and values per head.
+    pub fn new(shape: &CacheShape, element: CacheElement) -> Option<Self> {
+        let CacheLayout::KeyValue { heads, head_dimension: dimension } = shape.layout else { return None };
+        let vectors = shape.pages * heads * shape.page_size.div_ceil(LANES) * dimension.next_multiple_of(LANES);
+        let zeroed = || match element {
+            CacheElement::F32 => Buffer::zeroed::<[f32; LANES]>(vectors),
+            CacheElement::F16 => Buffer::zeroed::<[u16; LANES]>(vectors),
+        };
+        let layers = (0..shape.layers).map(|_| Layer { keys: zeroed(), values: zeroed() }).collect();
+        Some(Self { shape: *shape, element, heads, dimension, layers })
+    }
+
+    pub fn element(&self) -> CacheElement {
+        self.element
+    }
+
+    pub fn heads(&self) -> usize {
+        self.heads
+    }
+
+    pub fn head_dimension(&self) -> usize {
+        self.dimension
+    }
+
+    /// Writes a step's keys and values into the pages of its segments.
+    ///
+    /// # Panics
+    /// If the source is too short, the blocks are not this cache's heads, or a page does not exist.
+    pub fn append(&mut self, layer: usize, step: &StepInput, source: &[f32], columns: KeyValueColumns) {
+        let blocks = (self.heads, self.dimension);
+        assert_eq!((columns.key.count, columns.key.width), blocks, "a key per cached head");
+        assert_eq!((columns.value.count, columns.value.width), blocks, "a value per cached head");
+        for segment in &step.segments {
+            match self.element {
+                CacheElement::F32 => self.append_segment::<f32>(layer, step, segment, source, columns),
+                CacheElement::F16 => self.append_segment::<F16>(layer, step, segment, source, columns),
+            }
+        }
+    }
+
+    fn append_segment<E: Element>(
+        &mut self,
+        layer: usize,
+        step: &StepInput,
+        segment: &Segment,
+        source: &[f32],
+        KeyValueColumns { key, value }: KeyValueColumns,
+    ) {
+        let pages = &step.pages[segment.pages.clone()];
+        let padded = self.padded_dimension();
+        for index in 0..segment.rows {
+            let position = segment.start + index;
+            let (page, slot) = (pages[position / self.shape.page_size] as usize, position % self.shape.page_size);
+            for head in 0..self.heads {
+                let block = self.first_block(page, head) + slot / LANES;
+                let (row, lane) = (segment.first_row + index, slot % LANES);
+                let keys = &mut self.layers[layer].keys.values_mut::<[E::Stored; LANES]>()[block * padded..][..padded];
+                let from = &source[row * key.row + key.offset + head * key.stride..][..key.width];
+                for (to, from) in keys.iter_mut().zip(from) {
+                    to[lane] = E::store(*from);
+                }
+                let values = self.layers[layer].values.values_mut::<E::Stored>();
+                let values = &mut values[(block * LANES + lane) * padded..][..padded];
+                let from = &source[row * value.row + value.offset + head * value.stride..][..value.width];
+                for (to, from) in values.iter_mut().zip(from) {
+                    *to = E::store(*from);
+                }
+            }
+        }
+    }
+
+    /// Elements of a stored key or value.
+    pub(super) fn padded_dimension(&self) -> usize {
+        self.dimension.next_multiple_of(LANES)
+    }
+
+    /// Blocks of 16 positions in a page of one head.
+    pub(super) fn page_blocks(&self) -> usize {
+        self.shape.page_size.div_ceil(LANES)
+    }
+
+    pub(super) fn page_size(&self) -> usize {
+        self.shape.page_size
+    }
+
+    fn first_block(&self, page: usize, head: usize) -> usize {
+        (page * self.heads + head) * self.page_blocks()
+    }
+
+    /// A block's keys: a vector of 16 positions per dimension.
+    pub(super) fn keys<E: Element>(
+        &self,
+        layer: usize,
+        page: usize,
+        head: usize,
+        block: usize,
+    ) -> &[[E::Stored; LANES]] {
+        let padded = self.padded_dimension();
+        let first = (self.first_block(page, head) + block) * padded;
+        &self.layers[layer].keys.values::<[E::Stored; LANES]>()[first..first + self.dimension]
+    }
+
+    /// A block's values: the vectors of position 0, then those of position 1, and so on to 15.
+    pub(super) fn values<E: Element>(
+        &self,
+        layer: usize,
+        page: usize,
+        head: usize,
+        block: usize,
+    ) -> &[[E::Stored; LANES]] {
+        let padded = self.padded_dimension();
+        let first = (self.first_block(page, head) + block) * padded;
+        &self.layers[layer].values.values::<[E::Stored; LANES]>()[first..first + padded]
+    }
+}
