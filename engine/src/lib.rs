@@ -2,7 +2,7 @@
 //!
 //! Layers inside this crate, lowest first; a module imports only what stands above it in this list:
 //! `types` → `weights` → `tokenizer` → `model`, `backend`, `collective` → `load` → `cache`, `scheduler`, `sampler` →
-//! `executor` → `runner`. `plan` alone imports `capdb`.
+//! `executor`, `mock` → `runner`. `plan` alone imports `capdb`.
 
 pub mod backend;
 pub mod cache;
