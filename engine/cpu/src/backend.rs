@@ -2,13 +2,13 @@
 
 use engine::backend::*;
 
-use crate::cache::{Cache, Store};
-use crate::kernels::Compute;
+use crate::cache::Cache;
+use crate::kernels::{Attention, CacheElement, Compute};
 use crate::matrix::Matrix;
 use crate::moe::{Experts, Routes};
 use crate::rope::Rope;
 use crate::step::Step;
-use crate::{attention, elementwise, latent, moe};
+use crate::{elementwise, latent, moe};
 
 /// Activations in f32.
 pub struct Buffer(pub(crate) Vec<f32>);
@@ -16,25 +16,16 @@ pub struct Buffer(pub(crate) Vec<f32>);
 /// One rank on the CPU.
 pub struct CpuBackend {
     compute: Compute,
-    scores: Vec<f32>,
+    cache: CacheElement,
     latent: latent::Scratch,
     moe: moe::Scratch,
 }
 
 impl CpuBackend {
-    /// A rank that computes with these threads, instruction set and precision.
-    pub fn new(compute: Compute) -> Self {
-        Self { compute, scores: Vec::new(), latent: latent::Scratch::default(), moe: moe::Scratch::default() }
+    /// A rank that computes with these threads, instruction set and precision, and keeps keys and values as `cache`.
+    pub fn new(compute: Compute, cache: CacheElement) -> Self {
+        Self { compute, cache, latent: latent::Scratch::default(), moe: moe::Scratch::default() }
     }
-}
-
-/// Zeroed memory. `None` elements are more than can be counted.
-pub(crate) fn zeroed(operation: &'static str, elements: Option<usize>) -> Result<Vec<f32>, BackendError> {
-    let mut values = Vec::new();
-    let count = elements.filter(|elements| values.try_reserve_exact(*elements).is_ok());
-    let bytes = elements.and_then(|elements| elements.checked_mul(size_of::<f32>())).unwrap_or(usize::MAX);
-    values.resize(count.ok_or(BackendError::Memory { operation, bytes })?, 0.0);
-    Ok(values)
 }
 
 impl Backend for CpuBackend {
@@ -71,11 +62,15 @@ impl Backend for CpuBackend {
     }
 
     fn allocate_buffer(&mut self, elements: usize) -> Result<Buffer, BackendError> {
-        Ok(Buffer(zeroed("allocate_buffer", Some(elements))?))
+        let mut values = Vec::new();
+        let error = |_| BackendError::Memory { operation: "allocate_buffer", bytes: elements * Self::ELEMENT_BYTES };
+        values.try_reserve_exact(elements).map_err(error)?;
+        values.resize(elements, 0.0);
+        Ok(Buffer(values))
     }
 
     fn allocate_cache(&mut self, shape: &CacheShape) -> Result<Cache, BackendError> {
-        Cache::new(*shape)
+        Cache::new(shape, self.cache)
     }
 
     fn allocate_step(&mut self, limits: &StepLimits) -> Result<Step, BackendError> {
@@ -107,11 +102,8 @@ impl Backend for CpuBackend {
     }
 
     fn rms_norm(&mut self, Norm { input, weight, epsilon, output, rows }: Norm<'_, Self>) -> Result<(), BackendError> {
-        let width = weight.len();
-        let (input, output) = (input.0.chunks_exact(width), output.0.chunks_exact_mut(width));
-        for (input, output) in input.zip(output).take(rows) {
-            elementwise::rms_norm(input, weight, epsilon, output);
-        }
+        let elements = rows * weight.len();
+        self.compute.rms_norm(&input.0[..elements], weight, epsilon, &mut output.0[..elements]);
         Ok(())
     }
 
@@ -126,8 +118,9 @@ impl Backend for CpuBackend {
     fn add_rms_norm(&mut self, arguments: AddNorm<'_, Self>) -> Result<(), BackendError> {
         let AddNorm { addend, residual, weight, epsilon, output, rows } = arguments;
         let elements = rows * weight.len();
-        elementwise::add(&mut residual.0[..elements], &addend.0[..elements]);
-        self.rms_norm(Norm { input: residual, weight, epsilon, output, rows })
+        let (addend, residual) = (&addend.0[..elements], &mut residual.0[..elements]);
+        self.compute.add_rms_norm(addend, residual, weight, epsilon, &mut output.0[..elements]);
+        Ok(())
     }
 
     fn linear(&mut self, Product { weight, input, output, rows }: Product<'_, Self>) -> Result<(), BackendError> {
@@ -143,24 +136,25 @@ impl Backend for CpuBackend {
         Ok(())
     }
 
-    fn append(&mut self, arguments: Append<'_, Self>) -> Result<(), BackendError> {
-        let Append { step, source, key, value, cache, layer, .. } = arguments;
-        cache.append(layer, Store::Key, step, &source.0, key);
-        if let Some(value) = value {
-            cache.append(layer, Store::Value, step, &source.0, value);
-        }
+    fn append(
+        &mut self,
+        Append { step, source, key, value, cache, layer, .. }: Append<'_, Self>,
+    ) -> Result<(), BackendError> {
+        cache.append(step, &source.0, (key, value), layer);
         Ok(())
     }
 
     fn attend(&mut self, arguments: Attend<'_, Self>) -> Result<(), BackendError> {
-        let Attend { step, source, query, groups, scale, cache, layer, output, .. } = arguments;
-        let problem = attention::Problem { step, source: &source.0, query, groups, scale, cache, layer };
-        attention::attend(&problem, &mut self.scores, &mut output.0);
+        let Attend { step, source, query, groups, scale, cache, layer, output, rows } = arguments;
+        let Cache::KeyValue(cache) = cache else { panic!("grouped attention reads keys and values") };
+        let attention = Attention { step: &step.input, source: &source.0, query, groups, scale, cache, layer };
+        self.compute.attend(&attention, &mut output.0[..rows * query.count * query.width]);
         Ok(())
     }
 
     fn attend_latent(&mut self, arguments: AttendLatent<'_, Self>) -> Result<(), BackendError> {
         let AttendLatent { step, source, query, up, scale, cache, layer, output, .. } = arguments;
+        let Cache::Latent(cache) = cache else { panic!("latent attention reads latents") };
         let problem = latent::Problem { step, source: &source.0, query, up, scale, cache, layer };
         latent::attend(&problem, &mut self.latent, &mut output.0);
         Ok(())
@@ -168,9 +162,10 @@ impl Backend for CpuBackend {
 
     fn activate(&mut self, arguments: Activate<'_, Self>) -> Result<(), BackendError> {
         let Activate { activation, input, width, output, rows } = arguments;
-        let (input, output) = (input.0.chunks_exact(2 * width), output.0.chunks_exact_mut(width));
-        for (input, output) in input.zip(output).take(rows) {
-            elementwise::gate(activation, input, output);
+        // A rank may have no part of an MLP.
+        if width > 0 {
+            let (input, output) = (&input.0[..2 * rows * width], &mut output.0[..rows * width]);
+            self.compute.activate(activation, input, width, output);
         }
         Ok(())
     }

@@ -1,86 +1,98 @@
-//! Paged caches. A page of a layer holds, per cached head, a key or a value for each of its positions.
+//! Paged caches: keys and values per head as the kernels keep them, or latents.
 
 use engine::backend::{BackendError, Blocks, CacheLayout, CacheShape};
 
-use crate::backend::zeroed;
+use crate::kernels::{CacheElement, KeyValueCache, KeyValueColumns};
 use crate::step::Step;
 
 /// One cache group of one rank.
-pub struct Cache {
-    shape: CacheShape,
-    layers: Vec<LayerCache>,
-}
-
-/// One layer's pages: `[pages, heads, page_size, width]`.
-struct LayerCache {
-    keys: Vec<f32>,
-    /// Empty for latents, whose keys are their values.
-    values: Vec<f32>,
-}
-
-/// Which of a layer's two stores.
-#[derive(Clone, Copy)]
-pub enum Store {
-    Key,
-    Value,
+pub enum Cache {
+    KeyValue(KeyValueCache),
+    Latent(LatentCache),
 }
 
 impl Cache {
-    /// Errors: no memory for it.
-    pub fn new(shape: CacheShape) -> Result<Self, BackendError> {
-        let (keys, values) = match shape.layout {
-            CacheLayout::KeyValue { heads, head_dimension } => (heads * head_dimension, heads * head_dimension),
-            CacheLayout::Latent { latent, rope } => (latent + rope, 0),
-        };
-        let allocate = |width| {
-            let positions = shape.pages.checked_mul(shape.page_size);
-            zeroed("allocate_cache", positions.and_then(|positions| positions.checked_mul(width)))
-        };
-        let layer = |_| Ok(LayerCache { keys: allocate(keys)?, values: allocate(values)? });
-        Ok(Self { shape, layers: (0..shape.layers).map(layer).collect::<Result<_, _>>()? })
+    /// Errors: no memory for it. Latents are kept in f32 whatever `element` says.
+    pub fn new(shape: &CacheShape, element: CacheElement) -> Result<Self, BackendError> {
+        reserve(shape, element)?;
+        if let CacheLayout::Latent { latent, rope } = shape.layout {
+            return Ok(Self::Latent(LatentCache::new(shape, latent + rope)));
+        }
+        let cache = KeyValueCache::new(shape, element).map(Self::KeyValue);
+        let message = format!("there is no cache for {:?}", shape.layout);
+        cache.ok_or(BackendError::Device { operation: "allocate_cache", message })
     }
 
-    /// Heads of one position, and the width of each.
-    fn heads(&self) -> (usize, usize) {
-        match self.shape.layout {
-            CacheLayout::KeyValue { heads, head_dimension } => (heads, head_dimension),
-            CacheLayout::Latent { latent, rope } => (1, latent + rope),
+    /// Writes the step's rows: keys and values, or latents as keys alone.
+    pub fn append(&mut self, step: &Step, source: &[f32], (key, value): (Blocks, Option<Blocks>), layer: usize) {
+        match (self, value) {
+            (Self::KeyValue(cache), Some(value)) => {
+                cache.append(layer, &step.input, source, KeyValueColumns { key, value });
+            }
+            (Self::Latent(cache), None) => cache.append(layer, step, source, key),
+            _ => panic!("keys and values go to a cache of keys and values, latents to one of latents"),
         }
     }
+}
 
-    /// First element of a head at a position of the sequence that owns `pages`.
-    fn index(&self, pages: &[u32], position: usize, head: usize) -> usize {
-        let (heads, width) = self.heads();
-        let (page, slot) = (pages[position / self.shape.page_size] as usize, position % self.shape.page_size);
-        ((page * heads + head) * self.shape.page_size + slot) * width
-    }
+/// Asks for the cache's memory in one piece and gives it back: the allocations that follow end the process if they
+/// fail, and a cache that is too large is to be an error.
+fn reserve(shape: &CacheShape, element: CacheElement) -> Result<(), BackendError> {
+    let element = match (element, shape.layout) {
+        (CacheElement::F16, CacheLayout::KeyValue { .. }) => 2,
+        _ => size_of::<f32>(),
+    };
+    // Rows and pages are rounded up to 16.
+    let padded = CacheShape { page_size: shape.page_size.next_multiple_of(16), ..padded(*shape) };
+    let bytes = u128::from(padded.page_elements() as u64) * shape.pages as u128 * element as u128;
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let room = Vec::<u8>::new().try_reserve_exact(bytes);
+    room.map_err(|_| BackendError::Memory { operation: "allocate_cache", bytes })
+}
 
-    /// A key, a value or a latent row.
-    pub fn read(&self, layer: usize, store: Store, pages: &[u32], position: usize, head: usize) -> &[f32] {
-        let (from, width) = (self.index(pages, position, head), self.heads().1);
-        let layer = &self.layers[layer];
-        match store {
-            Store::Key => &layer.keys[from..from + width],
-            Store::Value => &layer.values[from..from + width],
+fn padded(shape: CacheShape) -> CacheShape {
+    let layout = match shape.layout {
+        CacheLayout::KeyValue { heads, head_dimension } => {
+            CacheLayout::KeyValue { heads, head_dimension: head_dimension.next_multiple_of(16) }
         }
+        latent => latent,
+    };
+    CacheShape { layout, ..shape }
+}
+
+/// Latents of all layers, `[pages, page_size, width]` each: what multi-head latent attention reads as its keys and, but
+/// for the rotated part, as its values.
+pub struct LatentCache {
+    layers: Vec<Vec<f32>>,
+    page_size: usize,
+    width: usize,
+}
+
+impl LatentCache {
+    fn new(shape: &CacheShape, width: usize) -> Self {
+        let values = || vec![0.0; shape.pages * shape.page_size * width];
+        Self { layers: (0..shape.layers).map(|_| values()).collect(), page_size: shape.page_size, width }
     }
 
-    /// Writes the columns `blocks` of each row of `source`, a head per block.
-    pub fn append(&mut self, layer: usize, store: Store, step: &Step, source: &[f32], blocks: Blocks) {
-        let (heads, width) = self.heads();
-        assert_eq!((blocks.count, blocks.width), (heads, width), "a block per cached head");
+    /// First element of a position of the sequence that owns `pages`.
+    fn index(&self, pages: &[u32], position: usize) -> usize {
+        let (page, slot) = (pages[position / self.page_size] as usize, position % self.page_size);
+        (page * self.page_size + slot) * self.width
+    }
+
+    /// A latent and its rotated key.
+    pub fn row(&self, layer: usize, pages: &[u32], position: usize) -> &[f32] {
+        let from = self.index(pages, position);
+        &self.layers[layer][from..from + self.width]
+    }
+
+    fn append(&mut self, layer: usize, step: &Step, source: &[f32], columns: Blocks) {
+        assert_eq!((columns.count, columns.width), (1, self.width), "one latent per position");
         for segment in &step.input.segments {
             for view in step.views(segment) {
-                for head in 0..heads {
-                    let from = view.row * blocks.row + blocks.offset + head * blocks.stride;
-                    let to = self.index(view.pages, view.position, head);
-                    let layer = &mut self.layers[layer];
-                    let target = match store {
-                        Store::Key => &mut layer.keys,
-                        Store::Value => &mut layer.values,
-                    };
-                    target[to..to + width].copy_from_slice(&source[from..from + width]);
-                }
+                let from = view.row * columns.row + columns.offset;
+                let to = self.index(view.pages, view.position);
+                self.layers[layer][to..to + self.width].copy_from_slice(&source[from..from + self.width]);
             }
         }
     }

@@ -5,7 +5,7 @@ use engine::backend::BackendError;
 use engine::collective::Collective;
 use engine::executor::RankFactory;
 
-use crate::kernels::{Compute, Pool, Precision};
+use crate::kernels::{CacheElement, Compute, Pool, Precision};
 use crate::{CpuBackend, RankGroup};
 
 /// The algorithm name of collectives between CPU ranks, for a [`engine::collective::CollectivePlan`].
@@ -18,6 +18,8 @@ pub struct CpuOptions {
     /// Threads of each rank; none shares this machine's cores equally among the ranks.
     pub threads: Option<usize>,
     pub precision: Precision,
+    /// How keys and values are kept.
+    pub cache: CacheElement,
     /// How long a rank waits for the others in a collective before the group fails.
     pub deadline: Duration,
 }
@@ -42,10 +44,10 @@ impl RankFactory for CpuRanks {
     }
 
     fn backend(&self, _rank: usize) -> Result<CpuBackend, BackendError> {
-        let CpuOptions { world_size, threads, precision, .. } = self.options;
+        let CpuOptions { world_size, threads, precision, cache, .. } = self.options;
         let pool = threads.map_or_else(|| Pool::share(world_size), Pool::new);
         let device = |error: std::io::Error| BackendError::Device { operation: "threads", message: error.to_string() };
-        Ok(CpuBackend::new(Compute::new(pool.map_err(device)?, precision)))
+        Ok(CpuBackend::new(Compute::new(pool.map_err(device)?, precision), cache))
     }
 
     fn collective(&self, rank: usize, _: &mut CpuBackend) -> Result<Box<dyn Collective<CpuBackend>>, BackendError> {

@@ -3,8 +3,8 @@
 
 use engine::backend::{BackendError, Blocks, LatentUpParts};
 
-use crate::attention::{score, weighted_sum};
-use crate::cache::{Cache, Store};
+use crate::cache::LatentCache;
+use crate::elementwise::softmax;
 use crate::matrix::{Matrix, dot};
 use crate::step::{RowView, Step};
 
@@ -24,7 +24,7 @@ pub struct Problem<'a> {
     pub query: Blocks,
     pub up: &'a LatentUp,
     pub scale: f32,
-    pub cache: &'a Cache,
+    pub cache: &'a LatentCache,
     pub layer: usize,
 }
 
@@ -76,18 +76,24 @@ fn attend_row(
     let rank = up.rank;
     let (plain, rotated) = query.split_at(up.nope);
     let first = head * (up.nope + up.value);
-    let cached = |position| problem.cache.read(problem.layer, Store::Key, view.pages, position, 0);
+    let cached = |position| problem.cache.row(problem.layer, view.pages, position);
     latent.clear();
     latent.resize(rank, 0.0);
     for (row, factor) in plain.iter().enumerate() {
         latent.iter_mut().zip(up.row(first + row)).for_each(|(sum, weight)| *sum += factor * weight);
     }
-    score(view, scores, |position| {
+    let score = |position: usize| {
         let (key, turned) = cached(position).split_at(rank);
         problem.scale * (dot(latent, key) + dot(rotated, turned))
-    });
+    };
+    scores.clear();
+    // A row sees at least itself, so the largest score is finite.
+    scores.extend((0..view.span()).map(|place| if view.sees(place) { score(place) } else { f32::NEG_INFINITY }));
+    softmax(scores);
     latent.fill(0.0);
-    weighted_sum(scores, latent, |position| &cached(position)[..rank]);
+    for (position, weight) in scores.iter().enumerate().filter(|(_, weight)| **weight != 0.0) {
+        latent.iter_mut().zip(cached(position)).for_each(|(sum, value)| *sum += weight * value);
+    }
     for (row, value) in output.iter_mut().enumerate() {
         *value = dot(latent, up.row(first + up.nope + row));
     }

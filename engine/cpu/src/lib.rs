@@ -1,7 +1,6 @@
 //! The CPU backend: every operation in f32, one set of threads per rank, ranks that meet in shared memory. It is the
 //! oracle of every GPU kernel, so what it computes is written out plainly; speed comes from the kernels beneath.
 
-mod attention;
 mod backend;
 mod cache;
 mod collective;

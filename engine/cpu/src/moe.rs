@@ -3,8 +3,7 @@
 use engine::backend::{BackendError, ExpertParts};
 use engine::model::{Activation, MoeConfig, RouterScore};
 
-use crate::attention::softmax;
-use crate::elementwise::gate;
+use crate::elementwise::softmax;
 use crate::kernels::Compute;
 use crate::matrix::Matrix;
 
@@ -138,6 +137,9 @@ impl Experts {
             let width = expert.down.rows;
             scratch.rows.clear();
             scratch.rows.extend(routes.of(index, input.len() / width));
+            if scratch.rows.is_empty() {
+                continue;
+            }
             scratch.gathered.clear();
             for (row, _) in &scratch.rows {
                 scratch.gathered.extend_from_slice(&input[row * width..(row + 1) * width]);
@@ -160,8 +162,8 @@ impl Expert {
         activated.resize(rows * width, 0.0);
         result.resize(rows * self.down.rows, 0.0);
         self.gate_up.multiply(compute, gathered, gate_up, rows);
-        for (input, output) in gate_up.chunks_exact(2 * width.max(1)).zip(activated.chunks_exact_mut(width.max(1))) {
-            gate(activation, input, output);
+        if width > 0 {
+            compute.activate(activation, gate_up, width, activated);
         }
         self.down.multiply(compute, activated, result, rows);
     }

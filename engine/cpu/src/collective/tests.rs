@@ -9,7 +9,7 @@ use engine::collective::{
 use engine::types::Phase;
 
 use super::{Member, RankGroup};
-use crate::kernels::{Compute, Pool, Precision};
+use crate::kernels::{CacheElement, Compute, Pool, Precision};
 use crate::{Buffer, CpuBackend};
 
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -28,7 +28,8 @@ fn on_ranks<T: Send>(group: &Arc<RankGroup>, body: impl Fn(Member, &mut CpuBacke
 }
 
 fn backend() -> CpuBackend {
-    CpuBackend::new(Compute::new(Pool::new(1).expect("no thread to start"), Precision::Exact))
+    let compute = Compute::new(Pool::new(1).expect("no thread to start"), Precision::Exact);
+    CpuBackend::new(compute, CacheElement::F32)
 }
 
 fn rung() -> Rung {

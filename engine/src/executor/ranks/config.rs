@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::backend::{Backend, BackendError};
 use crate::collective::{CallCounters, Collective, CollectivePlan};
 use crate::executor::Capacity;
-use crate::model::{Limits, ModelConfig, ModelError, Share};
+use crate::model::{Limits, ModelConfig, ModelError};
 use crate::weights::WeightSource;
 
 /// Makes the ranks of one kind of device. Shared by the ranks' threads.
@@ -90,8 +90,4 @@ pub enum StartError {
     Panic { rank: usize, message: String },
     #[error("a rank's thread cannot be started: {0}")]
     Thread(#[from] std::io::Error),
-}
-
-pub(super) fn share(rank: usize, world_size: usize) -> Share {
-    Share { rank, world_size }
 }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::choice::Choices;
-use super::config::{LoadProgress, RankFactory, RanksConfig, share};
+use super::config::{LoadProgress, RankFactory, RanksConfig};
 use super::input::{self, LogitRow};
 use crate::backend::{Backend, CacheShape, StepInput};
 use crate::collective::{Communicator, PassError};
-use crate::model::{self, Decoder, ModelError, Pass};
+use crate::model::{self, Decoder, ModelError, Pass, Share};
 use crate::types::{Batch, StepOutput};
 
 /// Why a step gave nothing.
@@ -61,7 +61,7 @@ impl<B: Backend> Worker<B> {
             Communicator::new(group, Arc::clone(&config.plan), Arc::clone(&config.counters))
         };
         let mut report = |layers_done| progress(LoadProgress { rank, layers_done, layers: config.model.layers });
-        let share = share(rank, world_size);
+        let share = Share { rank, world_size };
         let decoder = model::load(&mut backend, &*config.weights, &config.model, share, config.limits(), &mut report)?;
         let (pages, page_size) = (capacity.pages as usize, capacity.page_size as usize);
         let layout = model::cache_layout(&config.model, share);

@@ -2,7 +2,7 @@ use engine::backend::{Backend, CacheShape, Segment, StepInput, StepLimits, TreeM
 use engine::collective::Communicator;
 use engine::model::{self, Decoder, Limits, Pass, Share};
 use engine::types::Phase;
-use engine_cpu::kernels::{Compute, Pool, Precision};
+use engine_cpu::kernels::{CacheElement, Compute, Pool, Precision};
 use engine_cpu::{Buffer, CpuBackend};
 
 use super::Golden;
@@ -40,7 +40,8 @@ impl<'a> Chunk<'a> {
 
 impl Rig {
     pub fn new(golden: &Golden, page_size: usize) -> Self {
-        let mut backend = CpuBackend::new(Compute::new(Pool::new(2).expect("a thread"), Precision::Exact));
+        let mut backend =
+            CpuBackend::new(Compute::new(Pool::new(2).expect("a thread"), Precision::Exact), CacheElement::F32);
         let limits = Limits { rows: ROWS, logit_rows: 5, context: 512 };
         let (config, weights) = (&golden.config, &*golden.weights);
         let mut layers_heard = 0;
