@@ -18,6 +18,8 @@ pub enum FileKind {
     Gpu,
     Patch,
     Cases,
+    /// Lies outside every database, so no place makes a file one.
+    Overlay,
 }
 
 impl FileKind {
@@ -31,6 +33,7 @@ impl FileKind {
         Self::Gpu,
         Self::Patch,
         Self::Cases,
+        Self::Overlay,
     ];
 
     /// Name of its schema, as in `schema: arch/1`.
@@ -45,6 +48,7 @@ impl FileKind {
             Self::Gpu => "gpu",
             Self::Patch => "patch",
             Self::Cases => "cases",
+            Self::Overlay => "overlay",
         }
     }
 
@@ -141,13 +145,17 @@ pub fn folder(root: &Path) -> io::Result<Vec<TextFile>> {
 fn read(root: &Path, path: &Path) -> io::Result<TextFile> {
     let relative = path.strip_prefix(root).unwrap_or(path);
     let relative = relative.components().map(|part| part.as_os_str().to_string_lossy()).collect::<Vec<_>>().join("/");
-    // A file over the limit is refused by its length; reading one byte more than the limit is enough to know.
+    Ok(TextFile { path: path.display().to_string(), relative, bytes: read_bounded(path)? })
+}
+
+/// The bytes of one file. A file over the limit is refused by its length; one byte more than the limit is enough to know.
+pub fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     io::Read::read_to_end(
         &mut io::Read::take(std::fs::File::open(path)?, yaml::MAX_FILE_BYTES as u64 + 1),
         &mut bytes,
     )?;
-    Ok(TextFile { path: path.display().to_string(), relative, bytes })
+    Ok(bytes)
 }
 
 /// Whether a schema word such as `arch/1` or `arch/1.2` can be read by this program.

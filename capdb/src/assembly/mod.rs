@@ -2,6 +2,8 @@
 
 mod index;
 
+use std::collections::HashMap;
+
 use indexmap::IndexMap;
 use serde::de::DeserializeOwned;
 
@@ -18,6 +20,8 @@ use crate::typed;
 pub struct Assembly {
     pub index: Index,
     files: Vec<Loaded>,
+    /// Where each record's file is in `files`.
+    places: HashMap<(FileKind, String), usize>,
 }
 
 /// Why a record cannot be merged.
@@ -83,7 +87,8 @@ impl Assembly {
             gpus,
         };
         check_reader(&index, &files, &mut problems);
-        let assembly = Self { index, files };
+        let places = places(&files);
+        let assembly = Self { index, files, places };
         assembly.check_chains(&mut problems);
         (assembly, problems)
     }
@@ -92,11 +97,9 @@ impl Assembly {
         &self.files
     }
 
-    fn find(&self, kind: FileKind, id: &str) -> Option<&Loaded> {
-        self.files.iter().find(|loaded| {
-            loaded.kind == Some(kind)
-                && loaded.root().and_then(|root| root.get("id")).and_then(|node| node.text()) == Some(id)
-        })
+    /// The file of a record.
+    pub fn find(&self, kind: FileKind, id: &str) -> Option<&Loaded> {
+        self.places.get(&(kind, id.to_owned())).and_then(|place| self.files.get(*place))
     }
 
     /// The records from the root of the family down to `id`.
@@ -135,9 +138,14 @@ impl Assembly {
     }
 
     fn check_chains(&self, problems: &mut Vec<Problem>) {
-        for id in self.index.archs.keys() {
-            if let Err(failure) = self.chain(id) {
-                problems.push(self.failure(FileKind::Arch, id, "/extends", &failure));
+        for (id, entry) in &self.index.archs {
+            match self.chain(id) {
+                // Said once, where it can be mended: not again for every record below.
+                Err(RecordFailure::DanglingParent(parent)) if entry.extends.as_ref() != Some(&parent) => {}
+                Err(RecordFailure::Cycle(chain))
+                    if chain.last() != Some(id) || chain.iter().any(|other| other < id) => {}
+                Err(failure) => problems.push(self.failure(FileKind::Arch, id, "/extends", &failure)),
+                Ok(_) => {}
             }
         }
         for (id, entry) in &self.index.gpus {
@@ -161,6 +169,17 @@ impl Assembly {
             loaded.and_then(Loaded::root).and_then(|root| root.pointer(pointer)).map_or(0..0, |node| node.span.clone());
         Problem::error(code, path, span, format!("record `{id}` cannot be used: {failure}")).hint(hint)
     }
+}
+
+fn places(files: &[Loaded]) -> HashMap<(FileKind, String), usize> {
+    let mut places = HashMap::new();
+    for (place, loaded) in files.iter().enumerate() {
+        let id = loaded.root().and_then(|root| root.get("id")).and_then(|node| node.text());
+        if let (Some(kind), Some(id)) = (loaded.kind, id) {
+            places.entry((kind, id.to_owned())).or_insert(place);
+        }
+    }
+    places
 }
 
 fn layer<'a>(kind: LayerKind, id: &'a str, loaded: &'a Loaded) -> Option<Layer<'a>> {

@@ -98,11 +98,12 @@ fn host(database: &Database, given: &Given) -> (HostFacts, Vec<String>) {
         given.environment.iter().map(|(name, value)| (name.clone(), text(value))).collect();
     host = host.with_environment(variables.iter().map(|(name, value)| (name.as_str(), value.as_str())));
     let mut assumed = Vec::new();
-    if let Some(product) = given.gpu.as_ref().and_then(|gpu| database.index().gpus.get(gpu)) {
-        if host.multicast.is_none() && host.multicast_probe.is_none() {
-            host.multicast = Some(product.usual_multicast);
-            assumed.push(format!("multicast: {}", product.usual_multicast));
-        }
+    if let Some(product) = given.gpu.as_ref().and_then(|gpu| database.index().gpus.get(gpu))
+        && host.multicast.is_none()
+        && host.multicast_probe.is_none()
+    {
+        host.multicast = Some(product.usual_multicast);
+        assumed.push(format!("multicast: {}", product.usual_multicast));
     }
     (host, assumed)
 }

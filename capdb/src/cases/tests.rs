@@ -57,15 +57,12 @@ fn a_question_without_a_machine_is_an_error() {
 #[test]
 fn zero_and_quoted_zero_are_the_same_switch() {
     let with = |value: &str| {
-        format!(
-            "{}",
-            CASE.replace(
-                "topology: pcie_p2p",
-                &format!("topology: nvswitch\n      environment: {{NCCL_NVLS_ENABLE: {value}}}")
-            )
-            .replace("expect: {verdict: selected, allreduce: one_shot}", "expect: {reasons: [disabled_by_environment]}")
-            .replace("112KiB", "1KiB")
+        CASE.replace(
+            "topology: pcie_p2p",
+            &format!("topology: nvswitch\n      environment: {{NCCL_NVLS_ENABLE: {value}}}"),
         )
+        .replace("expect: {verdict: selected, allreduce: one_shot}", "expect: {reasons: [disabled_by_environment]}")
+        .replace("112KiB", "1KiB")
     };
     for value in ["0", "\"0\""] {
         assert_eq!(outcomes(&with(value))[0].failures, [] as [&str; 0], "{value}");

@@ -72,6 +72,9 @@ pub(super) struct LadderRow {
     pub provenance: Provenance,
 }
 
+/// First and last version of a closed range.
+type VersionRange = ([u32; 4], [u32; 4]);
+
 /// A record in the form that decisions are made from.
 #[derive(Clone, Debug)]
 pub struct Table {
@@ -88,7 +91,7 @@ pub struct Table {
     min_toolkit: Option<[u32; 4]>,
     min_driver: Option<[u32; 4]>,
     driver_by_toolkit_major: Vec<(u32, [u32; 4])>,
-    known_bad: Vec<[Option<([u32; 4], [u32; 4])>; 3]>,
+    known_bad: Vec<[Option<VersionRange>; 3]>,
 }
 
 impl Table {
@@ -268,7 +271,7 @@ fn orders(index: &Index) -> [Vec<AlgorithmId>; Topology::ALL.len()] {
     })
 }
 
-fn known_bad(index: &Index, resolved: &Resolved) -> Vec<[Option<([u32; 4], [u32; 4])>; 3]> {
+fn known_bad(index: &Index, resolved: &Resolved) -> Vec<[Option<VersionRange>; 3]> {
     let range = |range: &Option<StackRange>| range.as_ref().map(|range| (range.from.parts(), range.to.parts()));
     let applies =
         |archs: &[String]| archs.is_empty() || archs.iter().any(|arch| Some(arch.as_str()) == resolved.arch.as_deref());

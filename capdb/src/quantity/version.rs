@@ -36,13 +36,11 @@ impl FromStr for Version {
     fn from_str(text: &str) -> Result<Self, VersionError> {
         let error = || VersionError(text.to_owned());
         let mut parts = [0; 4];
-        let mut count = 0;
-        for part in text.split('.') {
+        for (count, part) in text.split('.').enumerate() {
             if part.is_empty() || part.len() > 9 || !part.bytes().all(|byte| byte.is_ascii_digit()) {
                 return Err(error());
             }
             *parts.get_mut(count).ok_or_else(error)? = part.parse().map_err(|_| error())?;
-            count += 1;
         }
         Ok(Self { text: text.to_owned(), parts })
     }

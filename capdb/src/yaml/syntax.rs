@@ -11,12 +11,12 @@ pub(super) fn problem(path: &str, text: &str, error: &ScanError) -> Problem {
     let end = at + text[at..].chars().next().filter(|c| *c != '\n').map_or(0, char::len_utf8);
     let found = |code, message: &str, hint: &str| Problem::error(code, path, at..end, message).hint(hint);
     match error.kind() {
-        ErrorKind::TabNotAllowed { .. }
+        ErrorKind::TabNotAllowed
         | ErrorKind::TabInBlockIndentation
         | ErrorKind::TabInIndentation
         | ErrorKind::TabAtBlockScalarStart
         | ErrorKind::TabInPlainScalar => found("tab", "a tab where YAML allows spaces only", "indent with spaces"),
-        ErrorKind::RecursionLimitExceeded { .. } => too_deep(path, at..end),
+        ErrorKind::RecursionLimitExceeded => too_deep(path, at..end),
         ErrorKind::DirectiveDisallowed => {
             found("directive", "directives (`%`) are not used in the database", "remove the line")
         }
@@ -46,6 +46,8 @@ fn leading_tab(text: &str, at: usize) -> bool {
 /// The parser's message without its place, which we show ourselves.
 fn sentence(error: &ScanError) -> String {
     let text = error.to_string();
-    let text = text.split(" at byte ").next().unwrap_or(&text).split(" at line ").next().unwrap_or("");
+    let places = [" at byte ", " at char ", " at line "];
+    let end = places.iter().filter_map(|place| text.find(place)).min().unwrap_or(text.len());
+    let text = &text[..end];
     format!("not valid YAML: {}", text.trim_end_matches('.'))
 }

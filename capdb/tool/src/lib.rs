@@ -1,1 +1,12 @@
-//! Tools.
+//! Everything about the capability database that needs no engine: schemas, validation, lints, diagnostics, scaffolding,
+//! export, migration and comparison. The `capdb` binary is a thin shell around it.
+
+pub mod answer;
+pub mod case_run;
+pub mod diagnostics;
+pub mod lint;
+pub mod listing;
+pub mod schema;
+pub mod show;
+pub mod validate;
+mod yaml_text;

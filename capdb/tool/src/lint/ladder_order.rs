@@ -1,0 +1,42 @@
+use capdb::problem::Problem;
+use capdb::record::Ladder;
+
+use super::{Check, Lint, Subject};
+
+pub static LINT: Lint = Lint {
+    name: "ladder-order",
+    about: "A ladder ascends strictly in `up_to`, and there is one for each world size, topology and element type.",
+    check: Check::Record(check),
+};
+
+fn check(subject: &Subject<'_>, problems: &mut Vec<Problem>) {
+    let ladders: Vec<Ladder> = subject.part("/allreduce/preferred").unwrap_or_default();
+    for (index, ladder) in ladders.iter().enumerate() {
+        for (step, pair) in ladder.ladder.windows(2).enumerate() {
+            if pair[1].up_to <= pair[0].up_to {
+                let place = |step: usize| subject.span(&format!("/allreduce/preferred/{index}/ladder/{step}/up_to"));
+                let message = format!("the ladder goes from {} to {}", pair[0].up_to, pair[1].up_to);
+                problems.push(
+                    subject
+                        .error(LINT.name, place(step + 1), message)
+                        .label("not above the rung before")
+                        .related(None, place(step), "the rung before")
+                        .hint("write the rungs in ascending order; a rung that does not go up is never reached"),
+                );
+            }
+        }
+        let same = |other: &Ladder| {
+            (other.world_size, other.topology, other.dtype) == (ladder.world_size, ladder.topology, ladder.dtype)
+        };
+        if let Some(first) = ladders[..index].iter().position(same) {
+            let place = |index: usize| subject.key_span(&format!("/allreduce/preferred/{index}/world_size"));
+            let message = format!("a second ladder for world size {} on {}", ladder.world_size, ladder.topology);
+            problems.push(
+                subject
+                    .error(LINT.name, place(index), message)
+                    .related(None, place(first), "the first one")
+                    .hint("keep one: nothing says which of them wins"),
+            );
+        }
+    }
+}

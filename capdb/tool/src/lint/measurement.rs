@@ -1,0 +1,29 @@
+use capdb::load::FileKind;
+use capdb::problem::Problem;
+use capdb::yaml::Node;
+
+use super::{Check, Lint, Tree};
+
+pub static LINT: Lint = Lint {
+    name: "incomplete-measurement",
+    about: "A source of kind `measurement` says on which GPU, with which driver and when.",
+    check: Check::Tree(check),
+};
+
+fn check(tree: &Tree<'_>, problems: &mut Vec<Problem>) {
+    let Some((loaded, root)) = tree.single(FileKind::Sources) else { return };
+    for entry in root.get("sources").map(Node::entries).unwrap_or_default() {
+        if entry.value.get("kind").and_then(Node::text) != Some("measurement") {
+            continue;
+        }
+        let missing: Vec<&str> =
+            ["gpu", "driver", "date"].into_iter().filter(|key| entry.value.get(key).is_none()).collect();
+        if !missing.is_empty() {
+            let message = format!("the measurement `{}` does not give its {}", entry.key, missing.join(", "));
+            problems.push(
+                Problem::error(LINT.name, &loaded.file.path, entry.key_span.clone(), message)
+                    .hint("a figure without its machine cannot be checked; if nobody knows, it is a `thread`"),
+            );
+        }
+    }
+}

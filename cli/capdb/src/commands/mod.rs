@@ -1,0 +1,46 @@
+//! One file for each command: its arguments, its help and its work.
+
+mod completions;
+mod explain;
+mod list;
+mod schema;
+mod show;
+mod test;
+mod validate;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::source::Source;
+
+#[derive(Subcommand)]
+pub enum Command {
+    Validate(validate::Args),
+    Show(show::Args),
+    Explain(explain::Args),
+    Test(test::Args),
+    List(list::Args),
+    Schema(schema::Args),
+    Completions(completions::Args),
+}
+
+impl Command {
+    pub fn run(&self, source: &Source) -> Result<ExitCode> {
+        match self {
+            Self::Validate(args) => validate::run(args, source),
+            Self::Show(args) => show::run(args, source),
+            Self::Explain(args) => explain::run(args, source),
+            Self::Test(args) => test::run(args, source),
+            Self::List(args) => list::run(args, source),
+            Self::Schema(args) => schema::run(args),
+            Self::Completions(args) => completions::run(args),
+        }
+    }
+}
+
+/// Exit code for findings.
+pub fn found(any: bool) -> ExitCode {
+    if any { ExitCode::from(1) } else { ExitCode::SUCCESS }
+}
