@@ -18,8 +18,6 @@ pub struct CpuOptions {
     /// Threads of each rank; none shares this machine's cores equally among the ranks.
     pub threads: Option<usize>,
     pub precision: Precision,
-    /// How keys and values are kept.
-    pub cache: CacheElement,
     /// How long a rank waits for the others in a collective before the group fails.
     pub deadline: Duration,
 }
@@ -27,12 +25,27 @@ pub struct CpuOptions {
 /// Ranks on the CPU: threads of this process.
 pub struct CpuRanks {
     options: CpuOptions,
+    cache: CacheElement,
     group: Arc<RankGroup>,
 }
 
 impl CpuRanks {
     pub fn new(options: CpuOptions) -> Self {
-        Self { group: RankGroup::new(options.world_size, options.deadline), options }
+        let cache = match options.precision {
+            Precision::Exact => CacheElement::F32,
+            Precision::Fast => CacheElement::F16,
+        };
+        Self { group: RankGroup::new(options.world_size, options.deadline), options, cache }
+    }
+
+    /// Keeps keys and values in another type than the precision's own: f32 for exact, f16 for fast.
+    pub fn with_cache(self, cache: CacheElement) -> Self {
+        Self { cache, ..self }
+    }
+
+    /// How keys and values are kept, for memory planning.
+    pub fn cache(&self) -> CacheElement {
+        self.cache
     }
 }
 
@@ -44,10 +57,10 @@ impl RankFactory for CpuRanks {
     }
 
     fn backend(&self, _rank: usize) -> Result<CpuBackend, BackendError> {
-        let CpuOptions { world_size, threads, precision, cache, .. } = self.options;
+        let CpuOptions { world_size, threads, precision, .. } = self.options;
         let pool = threads.map_or_else(|| Pool::share(world_size), Pool::new);
         let device = |error: std::io::Error| BackendError::Device { operation: "threads", message: error.to_string() };
-        Ok(CpuBackend::new(Compute::new(pool.map_err(device)?, precision), cache))
+        Ok(CpuBackend::new(Compute::new(pool.map_err(device)?, precision), self.cache))
     }
 
     fn collective(&self, rank: usize, _: &mut CpuBackend) -> Result<Box<dyn Collective<CpuBackend>>, BackendError> {

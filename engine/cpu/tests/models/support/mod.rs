@@ -6,7 +6,7 @@ mod rig;
 
 use std::time::Duration;
 
-use engine_cpu::kernels::{CacheElement, Precision};
+use engine_cpu::kernels::Precision;
 use engine_cpu::{CpuOptions, CpuRanks};
 
 pub use generate::{Settings, config, generate, start};
@@ -21,8 +21,7 @@ pub fn ranks(world_size: usize) -> CpuRanks {
 }
 
 pub fn ranks_within(world_size: usize, deadline: Duration) -> CpuRanks {
-    let (threads, precision, cache) = (Some(1), Precision::Exact, CacheElement::F32);
-    CpuRanks::new(CpuOptions { world_size, threads, precision, cache, deadline })
+    CpuRanks::new(CpuOptions { world_size, threads: Some(1), precision: Precision::Exact, deadline })
 }
 
 /// What f32 on another machine may differ by; transformers' own f32 differs from f64 by a third of it.
