@@ -1,0 +1,200 @@
+//! Rules of the house that the compiler does not check. Every failure names the file and the line.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
+}
+
+/// Files that belong to the project: tracked by git, or all of them where there is no git.
+fn files() -> Vec<(String, String)> {
+    let listed = Command::new("git")
+        .args(["ls-files", "-co", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .expect("git lists the files");
+    let names = String::from_utf8(listed.stdout).unwrap();
+    let text = |name: &str| std::fs::read_to_string(root().join(name)).ok().map(|text| (name.to_owned(), text));
+    let files: Vec<_> = names.lines().filter_map(text).collect();
+    assert!(files.len() > 100, "git listed {} text files", files.len());
+    files
+}
+
+fn sources() -> impl Iterator<Item = (String, String)> {
+    files()
+        .into_iter()
+        .filter(|(name, _)| [".rs", ".cu", ".cuh", ".py", ".sh"].iter().any(|ending| name.ends_with(ending)))
+}
+
+fn rust() -> impl Iterator<Item = (String, String)> {
+    sources().filter(|(name, _)| name.ends_with(".rs"))
+}
+
+fn lines(name: &str, text: &str, found: impl Fn(&str) -> bool) -> Vec<String> {
+    text.lines()
+        .enumerate()
+        .filter(|(_, line)| found(line))
+        .map(|(at, line)| format!("{name}:{}: {}", at + 1, line.trim()))
+        .collect()
+}
+
+fn none(findings: Vec<String>, rule: &str) {
+    assert!(findings.is_empty(), "{rule}:\n{}", findings.join("\n"));
+}
+
+/// What each crate may name of ours in its normal dependencies.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("capdb", &[]),
+    ("capdb/tool", &["capdb"]),
+    ("engine", &["capdb"]),
+    ("engine/cpu", &["engine"]),
+    ("engine/server", &["engine"]),
+    ("cli/capdb", &["capdb", "capdb-tool"]),
+    ("cli/archway", &["capdb", "engine", "engine-cpu", "engine-server"]),
+];
+const OURS: &[&str] = &["capdb", "capdb-tool", "engine", "engine-cpu", "engine-gpu", "engine-server"];
+
+#[test]
+fn crates_import_downwards_only() {
+    let mut findings = Vec::new();
+    for (folder, allowed) in LAYERS {
+        let manifest = std::fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
+        let normal = manifest.split("[dependencies]").nth(1).unwrap_or("").split("\n[").next().unwrap_or("");
+        let names =
+            normal.lines().filter_map(|line| line.split(['.', ' ', '=']).next()).filter(|name| OURS.contains(name));
+        findings.extend(
+            names.filter(|name| !allowed.contains(name)).map(|name| format!("{folder} must not depend on {name}")),
+        );
+    }
+    none(findings, "layers of docs/architecture.md");
+}
+
+#[test]
+fn inside_the_engine_only_the_plan_knows_the_database() {
+    let findings = rust().filter(|(name, _)| name.starts_with("engine/src/") && !name.starts_with("engine/src/plan/"));
+    none(
+        findings.flat_map(|(name, text)| lines(&name, &text, |line| line.contains("capdb::"))).collect(),
+        "only engine/src/plan imports capdb",
+    );
+}
+
+#[test]
+fn the_scheduler_and_the_cache_see_integers_only() {
+    let forbidden = ["backend", "collective", "model", "weights", "executor", "plan"];
+    let inside = rust().filter(|(name, _)| {
+        ["engine/src/scheduler/", "engine/src/cache/"].iter().any(|folder| name.starts_with(folder))
+    });
+    let findings = inside.flat_map(|(name, text)| {
+        lines(&name, &text, |line| forbidden.iter().any(|module| line.contains(&format!("crate::{module}"))))
+    });
+    none(findings.collect(), "scheduler and cache import types alone");
+}
+
+#[test]
+fn models_see_traits_never_an_implementation() {
+    let inside = rust().filter(|(name, _)| name.starts_with("engine/src/") || name.starts_with("engine/server/"));
+    let findings = inside.flat_map(|(name, text)| {
+        lines(&name, &text, |line| line.contains("engine_cpu::") || line.contains("engine_gpu::"))
+    });
+    none(findings.collect(), "only the command line and tests name a backend");
+}
+
+#[test]
+fn unsafe_stands_in_two_crates_and_says_why_it_is_sound() {
+    let mut findings = Vec::new();
+    for (name, text) in rust().filter(|(name, _)| !name.starts_with("tests/")) {
+        let word = |line: &str| {
+            !line.trim_start().starts_with("//") && (line.contains("unsafe {") || line.contains("unsafe impl"))
+        };
+        let places = lines(&name, &text, word);
+        if !name.starts_with("engine/cpu/") && !name.starts_with("engine/gpu/") {
+            findings.extend(places);
+            continue;
+        }
+        let all: Vec<&str> = text.lines().collect();
+        for (at, line) in all.iter().enumerate().filter(|(_, line)| word(line)) {
+            if !all[at.saturating_sub(6)..=at].iter().any(|line| line.contains("SAFETY:")) {
+                findings.push(format!("{name}:{}: no SAFETY line above: {}", at + 1, line.trim()));
+            }
+        }
+    }
+    none(findings, "unsafe only in engine/cpu and engine/gpu, each with a SAFETY line");
+}
+
+#[test]
+fn capability_is_never_a_comparison_of_numbers() {
+    let numbers = ["major", "compute_capability", "sm_version", "capability"];
+    let compares = |line: &str| {
+        let code = line.split("//").next().unwrap_or("");
+        numbers.iter().any(|number| {
+            ["<", ">", "<=", ">="].iter().any(|operator| {
+                let spaced = format!("{number} {operator} ");
+                code.find(&spaced).is_some_and(|at| code[at + spaced.len()..].starts_with(|c: char| c.is_ascii_digit()))
+            })
+        })
+    };
+    let code = sources().filter(|(name, _)| {
+        !name.starts_with("tests/tests/tidy") && !name.ends_with(".py") && !name.contains("/tests/")
+    });
+    none(
+        code.flat_map(|(name, text)| lines(&name, &text, compares)).collect(),
+        "capability is membership in a resolved record",
+    );
+}
+
+#[test]
+fn files_stay_small() {
+    let long = sources().map(|(name, text)| (name, text.lines().count())).filter(|(_, count)| *count > 500);
+    none(
+        long.map(|(name, count)| format!("{name} has {count} lines")).collect(),
+        "at most 500 lines a file; split by noun",
+    );
+}
+
+#[test]
+fn nothing_is_left_unfinished() {
+    let marks = ["todo!(", "unimplemented!(", "#[ignore", "dbg!("];
+    let code = rust().filter(|(name, _)| !name.starts_with("tests/tests/tidy"));
+    none(
+        code.flat_map(|(name, text)| lines(&name, &text, |line| marks.iter().any(|mark| line.contains(mark))))
+            .collect(),
+        "no stubs, no ignored tests",
+    );
+}
+
+#[test]
+fn every_crate_takes_lints_and_versions_from_the_workspace() {
+    let mut findings = Vec::new();
+    for (name, text) in files()
+        .into_iter()
+        .filter(|(name, _)| name.ends_with("Cargo.toml") && name != "Cargo.toml" && !name.contains("/fuzz/"))
+    {
+        // The CPU backend spells its lints out, because it alone may use `unsafe`.
+        if !text.contains("[lints]\nworkspace = true") && name != "engine/cpu/Cargo.toml" {
+            findings.push(format!("{name}: no `[lints] workspace = true`"));
+        }
+        let dependencies =
+            text.split("dependencies]").skip(1).flat_map(|part| part.split("\n[").next().unwrap_or("").lines());
+        findings.extend(
+            dependencies
+                .filter(|line| line.contains("= \"") || line.contains("version ="))
+                .map(|line| format!("{name}: {line}")),
+        );
+    }
+    none(findings, "one table of pinned dependencies");
+}
+
+#[test]
+fn the_project_speaks_of_itself_only() {
+    let home = root()
+        .parent()
+        .map(|parent| format!("{}/", parent.display()))
+        .filter(|home| home.len() > 2)
+        .unwrap_or_default();
+    let findings = files()
+        .into_iter()
+        .filter(|(name, _)| !name.ends_with(".lock") && !home.is_empty())
+        .flat_map(|(name, text)| lines(&name, &text, |line| line.contains(&home)));
+    none(findings.collect(), "no path of one machine");
+}
