@@ -3,8 +3,11 @@
 mod support;
 
 use std::path::Path;
+use std::sync::Arc;
 
+use engine::runner::{TextPipeline, TokenizerText};
 use engine::tokenizer::{Tokenizer, TokenizerSettings};
+use engine::types::{Request, RequestId, SamplingParams};
 use engine::weights::{GgufWeights, read_file};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -161,6 +164,14 @@ fn pre_tokenizers_cut_numbers_their_way() {
 }
 
 #[test]
+fn qwen_composes_characters() {
+    let tokenizer = open(&byte_level("qwen2", &[]));
+    // Without the composed form's bytes in this vocabulary nothing is left; the letter alone would be.
+    assert_eq!((encode(&tokenizer, "a\u{301}"), encode(&tokenizer, "a")), (vec![], vec![1]));
+    assert_eq!(encode(&open(&byte_level("gpt-2", &[])), "a\u{301}"), [1]);
+}
+
+#[test]
 fn llama_takes_whole_words_first() {
     // By the merges "abc" is "a" + "bc" and no more; as a word it is a token.
     let merges = ["b c", "a b"];
@@ -296,5 +307,32 @@ fn settings_are_read_in_every_spelling() {
         let error =
             TokenizerSettings::parse("folder/tokenizer_config.json", text).expect_err("must be refused").to_string();
         assert!(error.starts_with("folder/tokenizer_config.json: ") && error.contains(message), "{error}");
+    }
+}
+
+#[test]
+fn an_output_ends_at_a_stop_string_across_tokens() {
+    let tokenizer = Arc::new(fixture());
+    let ids = encode(&tokenizer, "hello é!<|im_end|>world");
+    let decoder = |stop: &str, include_stop: bool| {
+        let params = SamplingParams { stop: vec![stop.to_owned()], include_stop, ..SamplingParams::default() };
+        let (prompt, params) = (Arc::from([1]), Arc::new(params));
+        TokenizerText(tokenizer.clone()).decoder(&Request {
+            id: RequestId(1),
+            prompt,
+            params,
+            priority: 0,
+            cache_salt: None,
+        })
+    };
+    for (stop, include_stop, expected) in
+        [("é!wor", false, "hello "), ("é!wor", true, "hello é!wor"), ("ld?", false, "hello é!world")]
+    {
+        let (mut decoder, mut text) = (decoder(stop, include_stop), String::new());
+        let stopped = ids.iter().any(|id| decoder.push(*id, &mut text));
+        if !stopped {
+            decoder.finish(&mut text);
+        }
+        assert_eq!((stopped, text.as_str()), (stop != "ld?", expected));
     }
 }

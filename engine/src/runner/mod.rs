@@ -10,6 +10,7 @@ mod shared;
 mod stats;
 mod step;
 mod text;
+mod tokenizer_text;
 mod validate;
 mod worker;
 
@@ -22,3 +23,4 @@ pub use error::{Health, StartError, SubmitError};
 pub use observer::{NoObserver, Observation, Observer, Outcome, OutputTimes};
 pub use stats::EngineStats;
 pub use text::{NoText, TextDecoder, TextPipeline};
+pub use tokenizer_text::TokenizerText;

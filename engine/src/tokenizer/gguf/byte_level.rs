@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use tokenizers::models::bpe::BPE;
+use tokenizers::normalizers::NFC;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
@@ -21,6 +22,9 @@ pub(super) fn build(parts: &Parts) -> Result<Built, TokenizerError> {
     let encoder = guard(parts.path, "is no usable tokenizer", || {
         let builder = BPE::builder().vocab_and_merges(parts.ids(), merges).ignore_merges(rules.whole_words_first);
         let mut encoder = tokenizers::Tokenizer::new(builder.build()?);
+        if rules.composed {
+            encoder.with_normalizer(Some(NFC))?;
+        }
         let mut steps = Vec::new();
         for pattern in rules.patterns {
             let pattern = SplitPattern::Regex((*pattern).to_owned());

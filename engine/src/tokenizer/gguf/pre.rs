@@ -10,6 +10,8 @@ pub(super) struct Rules {
     pub whole_words_first: bool,
     /// A beginning of sequence is added when the file does not say.
     pub bos_added: bool,
+    /// Text is brought to Unicode's composed form first. llama.cpp leaves that out; the models were trained with it.
+    pub composed: bool,
 }
 
 const GPT_2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
@@ -29,38 +31,44 @@ const ALL: [Rules; 7] = [
         patterns: &[r"[\p{P}\$\+<=>\^~\|]+", GPT_2, r"\p{N}+", "[0-9][0-9][0-9]"],
         whole_words_first: false,
         bos_added: false,
+        composed: false,
     },
     Rules {
         names: &["gpt-2", "phi-2", "olmo", "mpt", "jais"],
         patterns: &[GPT_2],
         whole_words_first: false,
         bos_added: false,
+        composed: false,
     },
     Rules {
         names: &["smollm", "starcoder", "refact", "command-r", "codeshell"],
         patterns: &[r"\p{N}", GPT_2],
         whole_words_first: false,
         bos_added: false,
+        composed: false,
     },
     Rules {
         names: &["llama-bpe", "llama3", "llama-v3"],
         patterns: &[LLAMA_3],
         whole_words_first: true,
         bos_added: true,
+        composed: false,
     },
     Rules {
         names: &["qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "megrez"],
         patterns: &[QWEN_2],
         whole_words_first: false,
         bos_added: false,
+        composed: true,
     },
     Rules {
         names: &["deepseek-v3"],
         patterns: &[r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK_V3],
         whole_words_first: false,
         bos_added: false,
+        composed: false,
     },
-    Rules { names: &["gpt-4o"], patterns: &[GPT_4O], whole_words_first: false, bos_added: false },
+    Rules { names: &["gpt-4o"], patterns: &[GPT_4O], whole_words_first: false, bos_added: false, composed: false },
 ];
 
 /// The rules of a name.
