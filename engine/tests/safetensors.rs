@@ -64,9 +64,13 @@ fn a_wrong_shape_and_a_missing_name_are_said() {
     let folder = folder(&[("model.safetensors", &sample())]);
     let weights = open(folder.path()).expect("is whole");
     let error = weights.tensor("a.weight", &[3, 2]).expect_err("other shape").to_string();
-    assert_eq!(error, "tensor `a.weight` has shape [2, 3], the model needs [3, 2]");
+    assert!(
+        error.ends_with("model.safetensors: tensor `a.weight` has shape [2, 3], the model needs [3, 2]"),
+        "{error}"
+    );
     let error = weights.tensor("d.weight", &[1]).expect_err("no such tensor").to_string();
-    assert_eq!(error, "tensor `d.weight` is missing; the file has a.weight, b.weight, c.weight");
+    let expected = "model.safetensors: tensor `d.weight` is missing; the file has a.weight, b.weight, c.weight";
+    assert!(error.ends_with(expected), "{error}");
 }
 
 #[test]
@@ -89,10 +93,7 @@ fn reads_shards_and_strips_the_nested_prefix() {
 fn a_wrong_index_is_said() {
     let shard = bytes(&[("b", Dtype::I64, vec![1], &[2; 8])]);
     let cases = [
-        (
-            r#"{"weight_map": {"a": "one.safetensors"}}"#,
-            "says that \"one.safetensors\" holds `a`, but there tensor `a` is missing",
-        ),
+        (r#"{"weight_map": {"a": "one.safetensors"}}"#, "one.safetensors: tensor `a` is missing"),
         (r#"{"weight_map": {"b": "gone.safetensors"}}"#, "gone.safetensors: cannot be opened"),
         (r#"{"weight_map": {"b": "../one.safetensors"}}"#, "which is no name of a file in this folder"),
         (r#"{"weight_map": {"b": ".."}}"#, "which is no name of a file in this folder"),

@@ -18,6 +18,7 @@ use crate::weights::{DummyWeights, GgufWeights, OpenFile, SafetensorsWeights, We
 
 pub use error::{ConfigError, LoadError};
 pub use generation::GenerationDefaults;
+pub use gguf::read_gguf_config;
 pub use hugging_face::parse_config;
 
 use text::Text;
@@ -77,7 +78,7 @@ enum Place {
 /// Reads a model's configuration alone: a folder, a `config.json` or a `.gguf` file.
 pub fn read_config(path: &Path, open: OpenFile) -> Result<ModelConfig, LoadError> {
     match find(path, LoadFormat::Auto)? {
-        Place::Gguf(file) => gguf::read_config(&GgufWeights::open(&file, open)?),
+        Place::Gguf(file) => read_gguf_config(&GgufWeights::open(&file, open)?),
         Place::Folder { config, .. } | Place::Config(config) => read_config_file(&config),
     }
 }
@@ -98,7 +99,7 @@ pub fn open_model(path: &Path, options: &OpenOptions) -> Result<Model, LoadError
 
 fn open_gguf(file: &Path, options: &OpenOptions) -> Result<Model, LoadError> {
     let weights = GgufWeights::open(file, options.open)?;
-    let config = gguf::read_config(&weights)?;
+    let config = read_gguf_config(&weights)?;
     let text = text::from_gguf(&weights, options)?;
     Ok(model(config, Some(Arc::new(weights)), text, GenerationDefaults::default(), options))
 }

@@ -52,7 +52,14 @@ impl Tokenizer {
                 ids.push(end);
             }
         }
-        Ok(ids)
+        // A post-processor may add tokens that its vocabulary lacks.
+        match ids.iter().find(|id| **id as usize >= self.vocabulary.len()) {
+            Some(id) => {
+                let message = format!("a text has token {id}, but the vocabulary has {} tokens", self.vocabulary.len());
+                Err(TokenizerError { path: self.path.clone(), message })
+            }
+            None => Ok(ids),
+        }
     }
 
     /// The text of tokens that stand alone. Bytes that are no UTF-8 become replacement characters.

@@ -6,6 +6,9 @@ use half::{bf16, f16};
 
 use super::{TensorInfo, TensorView, WeightError, WeightSource, WeightType};
 
+/// What stands for a file in messages.
+const PATH: &str = "random weights";
+
 /// Standard deviation of a weight.
 const SPREAD: f32 = 0.02;
 
@@ -49,7 +52,7 @@ impl WeightSource for DummyWeights {
 
     /// Always an error: a random tensor has the shape that is asked for.
     fn info(&self, name: &str) -> Result<TensorInfo, WeightError> {
-        Err(WeightError::Missing { name: name.to_owned(), near: Vec::new() })
+        Err(WeightError::Missing { path: PATH.to_owned(), name: name.to_owned(), near: Vec::new() })
     }
 
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<TensorView<'_>, WeightError> {
@@ -57,7 +60,7 @@ impl WeightSource for DummyWeights {
         let mut bytes = Vec::new();
         let size = self.kind.size(shape).filter(|size| bytes.try_reserve_exact(*size).is_ok());
         let size = size.ok_or_else(|| WeightError::File {
-            path: "random weights".to_owned(),
+            path: PATH.to_owned(),
             message: format!("there is no memory for tensor `{name}` of shape {shape:?}"),
         })?;
         bytes.resize(size, 0);

@@ -5,11 +5,11 @@ use super::WeightType;
 /// Why a tensor cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum WeightError {
-    /// The file has no such tensor; `near` are the most similar names.
-    #[error("tensor `{name}` is missing{}", near_text(.near))]
-    Missing { name: String, near: Vec<String> },
-    #[error("tensor `{name}` has shape {actual:?}, the model needs {expected:?}")]
-    Shape { name: String, actual: Vec<usize>, expected: Vec<usize> },
+    /// The checkpoint has no such tensor; `near` are the most similar names.
+    #[error("{path}: tensor `{name}` is missing{}", near_text(.near))]
+    Missing { path: String, name: String, near: Vec<String> },
+    #[error("{path}: tensor `{name}` has shape {actual:?}, the model needs {expected:?}")]
+    Shape { path: String, name: String, actual: Vec<usize>, expected: Vec<usize> },
     #[error("tensor `{name}` has type {actual:?}, which {needed_for} cannot use")]
     Type { name: String, actual: WeightType, needed_for: &'static str },
     /// The file itself is damaged; says what was read where.

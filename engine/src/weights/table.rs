@@ -31,7 +31,11 @@ impl Table {
     }
 
     pub fn find(&self, name: &str) -> Result<&Stored, WeightError> {
-        self.entries.get(name).ok_or_else(|| missing(name, self.entries.keys().map(String::as_str)))
+        self.entries.get(name).ok_or_else(|| {
+            // Several shards stand for one checkpoint; its first file leads to it.
+            let path = self.files.first().map_or("", |(path, _)| path);
+            missing(path, name, self.entries.keys().map(String::as_str))
+        })
     }
 
     pub fn info(&self, name: &str) -> Result<TensorInfo, WeightError> {
@@ -43,8 +47,12 @@ impl Table {
     pub fn view(&self, name: &str, shape: &[usize]) -> Result<TensorView<'_>, WeightError> {
         let stored = self.find(name)?;
         if stored.shape != shape {
-            let (actual, expected) = (stored.shape.clone(), shape.to_vec());
-            return Err(WeightError::Shape { name: name.to_owned(), actual, expected });
+            return Err(WeightError::Shape {
+                path: self.files[stored.file].0.clone(),
+                name: name.to_owned(),
+                actual: stored.shape.clone(),
+                expected: shape.to_vec(),
+            });
         }
         let (_, file) = &self.files[stored.file];
         let bytes = Cow::Borrowed(&(**file).as_ref()[stored.bytes.clone()]);
@@ -60,11 +68,12 @@ impl Table {
 }
 
 /// The error for a name that does not exist, with the three names most alike.
-pub(super) fn missing<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> WeightError {
+pub(super) fn missing<'a>(path: &str, name: &str, names: impl Iterator<Item = &'a str>) -> WeightError {
     let mut near: Vec<(usize, &str)> = names.map(|other| (likeness(name, other), other)).collect();
     near.sort_by_key(|(likeness, other)| (std::cmp::Reverse(*likeness), *other));
     let near = near.into_iter().filter(|(likeness, _)| *likeness * 2 >= name.len());
-    WeightError::Missing { name: name.to_owned(), near: near.take(3).map(|(_, other)| other.to_owned()).collect() }
+    let near = near.take(3).map(|(_, other)| other.to_owned()).collect();
+    WeightError::Missing { path: path.to_owned(), name: name.to_owned(), near }
 }
 
 /// Length of the common start and the common end of two names: names differ by a layer or by one word.

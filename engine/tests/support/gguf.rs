@@ -1,7 +1,5 @@
 //! A writer of small GGUF files, which also writes wrong ones.
 
-#![allow(dead_code, reason = "each test file uses its own part")]
-
 /// A metadata value.
 #[derive(Clone)]
 pub enum Meta {

@@ -1,3 +1,7 @@
 //! What several test files share.
 
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+pub mod damage;
 pub mod gguf;
+pub mod probe;

@@ -17,7 +17,7 @@ use crate::weights::{GgufWeights, WeightSource, WeightType};
 const END_OF_TURN: [&str; 6] = ["<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>"];
 
 /// Reads the configuration of an open GGUF file.
-pub(super) fn read_config(weights: &GgufWeights) -> Result<ModelConfig, LoadError> {
+pub fn read_gguf_config(weights: &GgufWeights) -> Result<ModelConfig, LoadError> {
     let metadata = weights.metadata()?;
     let all = Keys::new(weights.path(), "", &metadata);
     let architecture = all.text("general.architecture")?.ok_or_else(|| all.missing("general.architecture"))?;

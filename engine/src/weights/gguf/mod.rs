@@ -17,7 +17,7 @@ use serde_json::{Map, Value as Json};
 
 use super::bytes::open;
 use super::table::{Stored, Table};
-use super::{OpenFile, TensorInfo, TensorView, WeightError, WeightSource};
+use super::{FileBytes, OpenFile, TensorInfo, TensorView, WeightError, WeightSource};
 use file::{GgufFile, GgufTensor};
 use names::Name;
 
@@ -34,15 +34,18 @@ pub struct GgufWeights {
 
 impl GgufWeights {
     pub fn open(path: &Path, opener: OpenFile) -> Result<Self, WeightError> {
-        let bytes = open(path, opener)?;
-        let path = path.display().to_string();
-        let fail = |message| WeightError::File { path: path.clone(), message };
+        Self::from_bytes(&path.display().to_string(), open(path, opener)?)
+    }
+
+    /// Reads a file's content; `path` is for messages.
+    pub fn from_bytes(path: &str, bytes: FileBytes) -> Result<Self, WeightError> {
+        let fail = |message| WeightError::File { path: path.to_owned(), message };
         let mut file = GgufFile::parse(bytes).map_err(fail)?;
         let json = file.json().map_err(fail)?;
         if let Some(parts) = json.get("split.count").and_then(Json::as_u64).filter(|parts| *parts > 1) {
             return Err(fail(format!("is one of {parts} parts of a split file; merge them with `gguf-split --merge`")));
         }
-        let mut table = Table { files: vec![(path.clone(), file.bytes.clone())], ..Table::default() };
+        let mut table = Table { files: vec![(path.to_owned(), file.bytes.clone())], ..Table::default() };
         for (name, tensor) in std::mem::take(&mut file.tensors) {
             add(&mut table, &name, tensor).map_err(fail)?;
         }

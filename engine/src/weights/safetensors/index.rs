@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 
 use super::{NESTED, add_file};
+use crate::weights::bytes::open;
 use crate::weights::table::{Stored, Table, missing};
 use crate::weights::{OpenFile, WeightError};
 
@@ -15,7 +16,7 @@ struct Index {
 }
 
 /// Opens every shard that the index names and takes each tensor from the shard that the index says.
-pub(super) fn open_shards(path: &Path, open: OpenFile) -> Result<Table, WeightError> {
+pub(super) fn open_shards(path: &Path, opener: OpenFile) -> Result<Table, WeightError> {
     let fail = |message: String| WeightError::File { path: path.display().to_string(), message };
     let text = std::fs::read(path).map_err(|error| fail(format!("cannot be read: {error}")))?;
     let index: Index =
@@ -28,13 +29,14 @@ pub(super) fn open_shards(path: &Path, open: OpenFile) -> Result<Table, WeightEr
             let file = shard_path(folder, shard).ok_or_else(|| {
                 fail(format!("tensor `{name}` lies in \"{shard}\", which is no name of a file in this folder"))
             })?;
-            shards.insert(shard, add_file(&mut table, &file, open)?);
+            let content = open(&file, opener)?;
+            shards.insert(shard, add_file(&mut table, &file.display().to_string(), content)?);
         }
         let tensors = &shards[&**shard];
         let own = name.strip_prefix(NESTED).unwrap_or(name);
         let Some(stored) = tensors.get(own) else {
-            let absent = missing(own, tensors.keys().map(String::as_str));
-            return Err(fail(format!("says that \"{shard}\" holds `{name}`, but there {absent}")));
+            let absent = missing(&folder.join(shard).display().to_string(), own, tensors.keys().map(String::as_str));
+            return Err(fail(format!("says that \"{shard}\" holds `{name}`, but {absent}")));
         };
         table.entries.insert(own.to_owned(), stored.clone());
     }

@@ -9,7 +9,7 @@ use indexmap::IndexMap;
 
 use super::bytes::open;
 use super::table::{Stored, Table};
-use super::{OpenFile, TensorInfo, TensorView, WeightError, WeightSource};
+use super::{FileBytes, OpenFile, TensorInfo, TensorView, WeightError, WeightSource};
 
 /// The prefix under which multimodal checkpoints keep their language model.
 const NESTED: &str = "language_model.";
@@ -33,9 +33,14 @@ impl SafetensorsWeights {
     }
 
     /// Opens one file.
-    pub fn open_file(path: &Path, open: OpenFile) -> Result<Self, WeightError> {
+    pub fn open_file(path: &Path, opener: OpenFile) -> Result<Self, WeightError> {
+        Self::from_bytes(&path.display().to_string(), open(path, opener)?)
+    }
+
+    /// Reads a file's content; `path` is for messages.
+    pub fn from_bytes(path: &str, bytes: FileBytes) -> Result<Self, WeightError> {
         let mut table = Table::default();
-        table.entries = add_file(&mut table, path, open)?;
+        table.entries = add_file(&mut table, path, bytes)?;
         Ok(Self(table))
     }
 }
@@ -54,10 +59,9 @@ impl WeightSource for SafetensorsWeights {
     }
 }
 
-/// Opens a file, adds it to the table's files and returns its tensors.
-fn add_file(table: &mut Table, path: &Path, opener: OpenFile) -> Result<IndexMap<String, Stored>, WeightError> {
-    let bytes = open(path, opener)?;
-    let path = path.display().to_string();
+/// Adds a file's content to the table's files and returns its tensors.
+fn add_file(table: &mut Table, path: &str, bytes: FileBytes) -> Result<IndexMap<String, Stored>, WeightError> {
+    let path = path.to_owned();
     let entries = header::read((*bytes).as_ref(), table.files.len())
         .map_err(|message| WeightError::File { path: path.clone(), message })?;
     table.files.push((path.clone(), bytes));
