@@ -6,6 +6,7 @@ pub mod case_run;
 pub mod diagnostics;
 pub mod lint;
 pub mod listing;
+pub mod scaffold;
 pub mod schema;
 pub mod show;
 pub mod validate;

@@ -1,5 +1,6 @@
 //! One file for each command: its arguments, its help and its work.
 
+mod add_arch;
 mod completions;
 mod explain;
 mod list;
@@ -18,6 +19,7 @@ use crate::source::Source;
 #[derive(Subcommand)]
 pub enum Command {
     Validate(validate::Args),
+    AddArch(add_arch::Args),
     Show(show::Args),
     Explain(explain::Args),
     Test(test::Args),
@@ -30,6 +32,7 @@ impl Command {
     pub fn run(&self, source: &Source) -> Result<ExitCode> {
         match self {
             Self::Validate(args) => validate::run(args, source),
+            Self::AddArch(args) => add_arch::run(args, source),
             Self::Show(args) => show::run(args, source),
             Self::Explain(args) => explain::run(args, source),
             Self::Test(args) => test::run(args, source),
