@@ -3,9 +3,12 @@
 
 pub mod answer;
 pub mod case_run;
+pub mod compare;
 pub mod diagnostics;
+pub mod export;
 pub mod lint;
 pub mod listing;
+pub mod migrate;
 pub mod scaffold;
 pub mod schema;
 pub mod show;

@@ -2,8 +2,11 @@
 
 mod add_arch;
 mod completions;
+mod diff;
 mod explain;
+mod export;
 mod list;
+mod migrate;
 mod schema;
 mod show;
 mod test;
@@ -24,7 +27,10 @@ pub enum Command {
     Explain(explain::Args),
     Test(test::Args),
     List(list::Args),
+    Diff(diff::Args),
     Schema(schema::Args),
+    Migrate(migrate::Args),
+    Export(export::Args),
     Completions(completions::Args),
 }
 
@@ -37,7 +43,10 @@ impl Command {
             Self::Explain(args) => explain::run(args, source),
             Self::Test(args) => test::run(args, source),
             Self::List(args) => list::run(args, source),
+            Self::Diff(args) => diff::run(args),
             Self::Schema(args) => schema::run(args),
+            Self::Migrate(args) => migrate::run(args),
+            Self::Export(args) => export::run(args, source),
             Self::Completions(args) => completions::run(args),
         }
     }
