@@ -1,0 +1,70 @@
+//! What the server needs of an engine. Integers and text go in, events come out; how they are made is not its business.
+
+use engine::types::{EventSink, Request, RequestFailure, RequestId};
+
+/// A running engine. Every call returns at once; none may block.
+pub trait Backend: Send + Sync + 'static {
+    /// Queues a request; its events go to `sink` until the last one or until `sink` says that nobody listens.
+    fn submit(&self, request: Request, sink: Box<dyn EventSink>) -> Result<(), RequestFailure>;
+
+    /// Ends a request. Unknown and finished ones are no error: an abort may cross the last event.
+    fn abort(&self, id: RequestId);
+
+    fn stats(&self) -> EngineStats;
+
+    /// Why the engine can serve nothing any more, if so.
+    fn failure(&self) -> Option<String>;
+}
+
+/// Counters and levels of the engine at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EngineStats {
+    /// Sequences in the running batch.
+    pub running: u64,
+    /// Sequences that wait for a place in it.
+    pub waiting: u64,
+    /// Key-value pages that a sequence holds; pages kept only for the prefix cache do not count.
+    pub pages_used: u64,
+    /// Prompt tokens looked up in the prefix cache, and those found there, since start.
+    pub prefix_queries: u64,
+    pub prefix_hits: u64,
+    /// Sequences that gave up their pages for others, since start.
+    pub preemptions: u64,
+    /// Speculative steps, tokens drafted and tokens accepted, since start.
+    pub drafts: u64,
+    pub draft_tokens: u64,
+    pub accepted_tokens: u64,
+}
+
+/// How often one kind of collective ran. The words are those of the plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CollectiveCalls {
+    pub operation: String,
+    pub site: String,
+    pub phase: String,
+    pub algorithm: String,
+    pub fusion: String,
+    /// Upper bound of the message size's power-of-two bucket, e.g. `64KiB`.
+    pub size_bucket: String,
+    pub calls: u64,
+}
+
+/// One collective for which the plan had to leave its first choice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanFallback {
+    pub operation: String,
+    pub site: String,
+    pub phase: String,
+    pub algorithm: String,
+    pub reason: String,
+}
+
+/// The plan that the engine serves with, and what ran of it.
+pub trait PlanReport: Send + Sync + 'static {
+    /// Body of `GET /plan`, call counters included.
+    fn document(&self) -> serde_json::Value;
+
+    fn collective_calls(&self) -> Vec<CollectiveCalls>;
+
+    fn fallbacks(&self) -> Vec<PlanFallback>;
+}

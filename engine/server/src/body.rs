@@ -1,0 +1,130 @@
+//! Reading a request body into a typed request, or into an error that names the field.
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::{HeaderMap, StatusCode, header};
+use serde::de::DeserializeOwned;
+
+use crate::error::ApiError;
+
+/// Reads a JSON body of at most `limit` bytes.
+pub async fn read<T: DeserializeOwned>(headers: &HeaderMap, body: Body, limit: usize) -> Result<T, ApiError> {
+    require_json(headers)?;
+    let bytes = collect(body, limit).await?;
+    parse(&bytes)
+}
+
+/// Only `application/json`: a web page can post any other type to a server on the same machine without being asked.
+fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = value.split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    let message = format!("the content type must be `application/json`, not `{essence}`");
+    Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message).with_code("unsupported_media_type"))
+}
+
+async fn collect(body: Body, limit: usize) -> Result<Bytes, ApiError> {
+    if body.size_hint().lower() > limit as u64 {
+        return Err(too_large(limit));
+    }
+    axum::body::to_bytes(body, limit).await.map_err(|error| {
+        if caused_by_limit(&error) {
+            return too_large(limit);
+        }
+        ApiError::new(StatusCode::BAD_REQUEST, format!("the body ended early: {error}")).with_code("incomplete_body")
+    })
+}
+
+fn caused_by_limit(error: &axum::Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        if error.is::<http_body_util::LengthLimitError>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+fn too_large(limit: usize) -> ApiError {
+    let message = format!("the body is larger than this server's limit of {limit} bytes");
+    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message).with_code("request_too_large")
+}
+
+/// Parses JSON; the error names the path of the field at fault.
+pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    serde_json::from_slice(bytes).map_err(|_| explain::<T>(bytes))
+}
+
+/// Parses once more, slower, to learn where it fails.
+fn explain<T: DeserializeOwned>(bytes: &[u8]) -> ApiError {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let error = match serde_path_to_error::deserialize::<_, T>(&mut reader) {
+        Err(error) => error,
+        Ok(_) => return not_json("there is text after the end of the JSON value"),
+    };
+    let path = error.path().to_string();
+    let inner = error.into_inner();
+    if !inner.is_data() {
+        return not_json(&inner.to_string());
+    }
+    let reason = in_words(&inner.to_string());
+    if path == "." {
+        return ApiError::new(StatusCode::BAD_REQUEST, format!("the body is wrong: {reason}"))
+            .with_code("invalid_body");
+    }
+    let message = format!("`{path}` is wrong: {reason}");
+    ApiError::invalid(path, message)
+}
+
+fn not_json(reason: &str) -> ApiError {
+    ApiError::new(StatusCode::BAD_REQUEST, format!("the body is not valid JSON: {reason}")).with_code("invalid_json")
+}
+
+/// Replaces the names of Rust types in a parser's message.
+fn in_words(message: &str) -> String {
+    [
+        ("expected f32", "expected a number"),
+        ("expected u32", "expected a whole number from 0 to 4294967295"),
+        ("expected i32", "expected a whole number from -2147483648 to 2147483647"),
+        ("expected i64", "expected a whole number of 64 bits"),
+        ("expected a sequence", "expected a list"),
+        ("expected a map", "expected an object"),
+        ("expected a boolean", "expected true or false"),
+    ]
+    .iter()
+    .fold(message.to_owned(), |message, (from, to)| message.replace(from, to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::chat::ChatCompletionRequest;
+    use crate::protocol::object::Object;
+
+    fn refuse(text: &str) -> ApiError {
+        parse::<Object<ChatCompletionRequest>>(text.as_bytes()).unwrap_err()
+    }
+
+    #[test]
+    fn errors_name_the_field_and_the_reason() {
+        let refused = refuse(r#"{"temperature":"hot"}"#);
+        assert_eq!(refused.param.as_deref(), Some("temperature"));
+        assert!(refused.message.starts_with("`temperature` is wrong: invalid type: string \"hot\", expected a number"));
+        let refused = refuse(r#"{"messages":[{"role":"user","content":[{"type":"text","text":5}]}]}"#);
+        assert_eq!(refused.param.as_deref(), Some("messages[0].content[0].text"));
+        assert_eq!(refuse(r#"{"logit_bias":{"5":"a"}}"#).param.as_deref(), Some("logit_bias.5"));
+        assert_eq!(refuse(r#"{"n":-1}"#).param.as_deref(), Some("n"));
+    }
+
+    #[test]
+    fn what_is_no_json_says_so() {
+        for text in ["", "{", "{\"a\":}", "nul", "{} x", "\u{0}"] {
+            assert_eq!(refuse(text).code, Some("invalid_json"), "{text}");
+        }
+        assert_eq!(refuse("[]").code, Some("invalid_body"));
+        let deep = "[".repeat(100_000);
+        assert_eq!(refuse(&format!("{{\"zzz\":{deep}")).code, Some("invalid_json"));
+    }
+}

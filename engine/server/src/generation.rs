@@ -1,0 +1,146 @@
+//! A submitted job: its events, and its abort when nobody waits for them any more.
+
+use std::sync::Arc;
+
+use engine::types::{EventSink, FinishReason, Request, RequestEvent, RequestFailure, RequestId, SamplingParams};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::admission::Permit;
+use crate::backend::Backend;
+use crate::error::ApiError;
+use crate::ids;
+use crate::metrics::{RequestMetrics, Watch};
+use crate::request::Job;
+use crate::service::Service;
+
+/// An event and the number of the prompt that it belongs to.
+pub type TaskEvent = (usize, RequestEvent);
+
+/// A job that runs. Dropping it aborts what has not finished.
+pub struct Generation {
+    backend: Arc<dyn Backend>,
+    ids: Vec<RequestId>,
+    events: UnboundedReceiver<TaskEvent>,
+    /// Outputs whose last event has not come.
+    open: usize,
+    _permit: Permit,
+}
+
+/// Hands the events of one request from the engine's thread to the connection's task. The channel needs no bound:
+/// it holds at most one output per token that the request may make.
+struct Sink {
+    task: usize,
+    events: UnboundedSender<TaskEvent>,
+    watch: Watch,
+}
+
+impl EventSink for Sink {
+    fn send(&self, event: RequestEvent) -> bool {
+        self.watch.see(&event);
+        self.events.send((self.task, event)).is_ok()
+    }
+}
+
+impl Generation {
+    /// Submits every task of a job.
+    pub fn start(
+        job: &Job,
+        service: &Service,
+        permit: Permit,
+        metrics: &Arc<RequestMetrics>,
+    ) -> Result<Self, ApiError> {
+        let (sender, events) = unbounded_channel();
+        let backend = Arc::clone(&service.backend);
+        let mut generation = Self { backend, ids: Vec::new(), events, open: 0, _permit: permit };
+        for (index, task) in job.tasks.iter().enumerate() {
+            let id = ids::request_id();
+            let request = Request {
+                id,
+                prompt: Arc::clone(&task.prompt),
+                params: Arc::clone(&task.params),
+                priority: job.priority,
+                cache_salt: job.cache_salt.clone(),
+            };
+            let watch = Watch::new(Arc::clone(metrics), task.prompt.len(), &task.params);
+            let sink = Box::new(Sink { task: index, events: sender.clone(), watch });
+            generation.backend.submit(request, sink).map_err(failure)?;
+            generation.ids.push(id);
+            generation.open += task.params.n as usize;
+        }
+        Ok(generation)
+    }
+
+    /// The next event, or none when every output has ended. An error ends the whole job.
+    pub async fn next(&mut self) -> Option<Result<TaskEvent, ApiError>> {
+        if self.open == 0 {
+            return None;
+        }
+        let event = self.events.recv().await;
+        Some(self.judge(event))
+    }
+
+    /// The next event if it is there already.
+    pub fn ready(&mut self) -> Option<Result<TaskEvent, ApiError>> {
+        if self.open == 0 {
+            return None;
+        }
+        let event = self.events.try_recv().ok()?;
+        Some(self.judge(Some(event)))
+    }
+
+    fn judge(&mut self, event: Option<TaskEvent>) -> Result<TaskEvent, ApiError> {
+        let error = match event {
+            Some((_, RequestEvent::Failed(reason))) => failure(reason),
+            Some((_, RequestEvent::Finished { reason: FinishReason::Abort, .. })) => {
+                ApiError::unavailable("aborted", "the request was aborted because the server stops")
+            }
+            Some(event) => {
+                if matches!(event.1, RequestEvent::Finished { .. }) {
+                    self.open -= 1;
+                }
+                return Ok(event);
+            }
+            None => ApiError::unavailable("engine_failed", "the engine dropped the request"),
+        };
+        self.abort();
+        Err(error)
+    }
+
+    fn abort(&mut self) {
+        self.open = 0;
+        for id in self.ids.drain(..) {
+            self.backend.abort(id);
+        }
+    }
+}
+
+impl Drop for Generation {
+    fn drop(&mut self) {
+        if self.open > 0 {
+            self.abort();
+        }
+    }
+}
+
+fn failure(reason: RequestFailure) -> ApiError {
+    let code = match reason {
+        RequestFailure::Engine(_) => "engine_failed",
+        RequestFailure::ShuttingDown => "shutting_down",
+    };
+    ApiError::unavailable(code, reason.to_string())
+}
+
+/// Sequences that a job occupies.
+pub fn sequences(job: &Job) -> usize {
+    let outputs = |params: &SamplingParams| params.n as usize;
+    job.tasks.iter().map(|task| outputs(&task.params)).sum()
+}
+
+/// OpenAI's word for how an output ended.
+pub fn finish_word(reason: FinishReason) -> &'static str {
+    match reason {
+        FinishReason::Stop => "stop",
+        FinishReason::Length => "length",
+        FinishReason::Abort => "abort",
+    }
+}

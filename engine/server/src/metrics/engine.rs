@@ -1,0 +1,111 @@
+//! Metrics read from the engine and the plan at each scrape.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::service::Service;
+
+/// Reads the engine's counters whenever Prometheus asks.
+pub struct EngineCollector {
+    service: Arc<Service>,
+}
+
+impl EngineCollector {
+    pub fn new(service: Arc<Service>) -> Self {
+        Self { service }
+    }
+
+    fn levels(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let stats = self.service.backend.stats();
+        gauge(encoder, "vllm:num_requests_running", "Sequences in the running batch", stats.running as f64)?;
+        gauge(encoder, "vllm:num_requests_waiting", "Sequences that wait for a place", stats.waiting as f64)?;
+        let usage = stats.pages_used as f64 / f64::from(self.service.model.pages.max(1));
+        gauge(encoder, "vllm:kv_cache_usage_perc", "Share of key-value pages in use, 1 is all", usage)
+    }
+
+    fn counters(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let stats = self.service.backend.stats();
+        let mut add = |name: &str, help: &str, value: u64| {
+            let metric = ConstCounter::new(value);
+            metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+        };
+        add("vllm:prefix_cache_queries", "Prompt tokens looked up in the prefix cache", stats.prefix_queries)?;
+        add("vllm:prefix_cache_hits", "Prompt tokens found in the prefix cache", stats.prefix_hits)?;
+        add("vllm:num_preemptions", "Sequences that gave up their pages", stats.preemptions)?;
+        add("vllm:spec_decode_num_drafts", "Speculative steps", stats.drafts)?;
+        add("vllm:spec_decode_num_draft_tokens", "Tokens drafted", stats.draft_tokens)?;
+        add("vllm:spec_decode_num_accepted_tokens", "Drafted tokens accepted", stats.accepted_tokens)
+    }
+
+    fn collectives(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let calls = self.service.plan.collective_calls();
+        let rows = calls.iter().map(|call| {
+            let labels = [
+                ("operation", call.operation.as_str()),
+                ("site", call.site.as_str()),
+                ("phase", call.phase.as_str()),
+                ("algorithm", call.algorithm.as_str()),
+                ("fusion", call.fusion.as_str()),
+                ("size_bucket", call.size_bucket.as_str()),
+            ];
+            (labels, ConstCounter::new(call.calls))
+        });
+        family(encoder, "archway_collective_calls", "Collectives that ran, by the path they took", rows)
+    }
+
+    fn fallbacks(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let fallbacks = self.service.plan.fallbacks();
+        let rows = fallbacks.iter().map(|fallback| {
+            let labels = [
+                ("operation", fallback.operation.as_str()),
+                ("site", fallback.site.as_str()),
+                ("phase", fallback.phase.as_str()),
+                ("algorithm", fallback.algorithm.as_str()),
+                ("reason", fallback.reason.as_str()),
+            ];
+            (labels, ConstGauge::new(1_i64))
+        });
+        family(encoder, "archway_plan_fallbacks", "Collectives for which the plan left its first choice", rows)
+    }
+}
+
+fn gauge(encoder: &mut DescriptorEncoder, name: &str, help: &str, value: f64) -> fmt::Result {
+    let metric = ConstGauge::new(value);
+    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+}
+
+/// Encodes one metric with a row for each set of labels.
+fn family<M: EncodeMetric, const N: usize>(
+    encoder: &mut DescriptorEncoder,
+    name: &str,
+    help: &str,
+    mut rows: impl Iterator<Item = ([(&'static str, impl AsRef<str>); N], M)>,
+) -> fmt::Result {
+    let Some(first) = rows.next() else { return Ok(()) };
+    let mut metric = encoder.encode_descriptor(name, help, None, first.1.metric_type())?;
+    for (labels, value) in std::iter::once(first).chain(rows) {
+        let labels = labels.map(|(name, value)| (name, value.as_ref().to_owned()));
+        value.encode(metric.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+impl fmt::Debug for EngineCollector {
+    fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
+        formatter.write_str("EngineCollector")
+    }
+}
+
+impl Collector for EngineCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        self.levels(&mut encoder)?;
+        self.counters(&mut encoder)?;
+        self.collectives(&mut encoder)?;
+        self.fallbacks(&mut encoder)
+    }
+}

@@ -1,0 +1,46 @@
+//! Prometheus metrics under the names of vLLM's dashboards, and our own.
+
+mod engine;
+mod request;
+mod watch;
+
+pub use request::RequestMetrics;
+pub use watch::Watch;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::encoding::prometheus_text;
+use prometheus_client::registry::Registry;
+
+use crate::service::Service;
+
+/// Media type of `render`'s text.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Every metric of one served model.
+pub struct Metrics {
+    registry: Registry,
+    pub requests: Arc<RequestMetrics>,
+}
+
+impl Metrics {
+    pub fn new(service: &Arc<Service>) -> Self {
+        let labels = [
+            (Cow::Borrowed("engine"), Cow::Borrowed("0")),
+            (Cow::Borrowed("model_name"), Cow::Owned(service.name().to_owned())),
+        ];
+        let mut registry = Registry::with_labels(labels.into_iter());
+        let requests = Arc::new(RequestMetrics::register(&mut registry));
+        registry.register_collector(Box::new(engine::EngineCollector::new(Arc::clone(service))));
+        Self { registry, requests }
+    }
+
+    /// The text that Prometheus scrapes.
+    pub fn render(&self) -> Result<String, fmt::Error> {
+        let mut text = String::with_capacity(16 << 10);
+        prometheus_text::encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}

@@ -1,0 +1,75 @@
+//! A chat completion request, checked and tokenised.
+
+use crate::error::ApiError;
+use crate::protocol::chat::ChatCompletionRequest;
+use crate::protocol::known::{self, Place};
+use crate::protocol::object::{Fields, Object};
+use crate::service::Service;
+use crate::settings::Limits;
+
+use super::tokens::{Wish, budget};
+use super::{Job, Task, sampling};
+
+/// A chat completion, ready to run.
+#[derive(Clone, Debug)]
+pub struct ChatJob {
+    pub job: Job,
+    /// The client asked for log-probabilities.
+    pub logprobs: bool,
+}
+
+/// Checks a request against the service and the limits, and tokenises its conversation.
+pub async fn chat_job(
+    body: Object<ChatCompletionRequest>,
+    service: &Service,
+    limits: &Limits,
+) -> Result<ChatJob, ApiError> {
+    let Object { fields, extras } = body;
+    let mut ignored = Vec::new();
+    service.require_model(fields.model.as_deref().ok_or_else(|| ApiError::missing("model"))?)?;
+    known::check(&extras, Place::Chat, "", ChatCompletionRequest::names, &mut ignored)?;
+    let mut params = sampling::params(&fields.common, limits, service.codec.vocabulary())?;
+    let stream = sampling::stream(&fields.common, &mut ignored)?;
+    let cache_salt = sampling::cache_salt(&fields.common)?;
+    params.logprobs = logprobs(&fields, limits)?;
+    let wish = wish(&fields)?;
+
+    let messages = fields.messages.ok_or_else(|| ApiError::missing("messages"))?;
+    let generation = fields.add_generation_prompt;
+    let chat = super::conversation(&messages, generation, fields.chat_template_kwargs, &mut ignored)?;
+    let text = service.codec.render(&chat).map_err(|message| {
+        ApiError::invalid("messages", format!("the chat template cannot take these messages: {message}"))
+    })?;
+    // Templates write the special tokens themselves.
+    let special = fields.common.add_special_tokens.unwrap_or(false);
+    let prompt = super::encode(&service.codec, text, special, "messages").await?;
+    params.max_tokens = budget("messages", prompt.len(), service.model.context, wish)?;
+    super::completion::require_minimum(&params)?;
+
+    let logprobs = params.logprobs.is_some();
+    let tasks = vec![Task { prompt: prompt.into(), params: params.into() }];
+    let priority = fields.common.priority.unwrap_or(0);
+    Ok(ChatJob { job: Job { tasks, priority, cache_salt, stream, ignored }, logprobs })
+}
+
+fn logprobs(fields: &ChatCompletionRequest, limits: &Limits) -> Result<Option<u32>, ApiError> {
+    match (fields.logprobs.unwrap_or(false), fields.top_logprobs) {
+        (true, count) => sampling::alternatives("top_logprobs", i64::from(count.unwrap_or(0)), limits).map(Some),
+        (false, None | Some(0)) => Ok(None),
+        (false, Some(_)) => {
+            Err(ApiError::invalid("top_logprobs", "`top_logprobs` is only for requests with `logprobs: true`"))
+        }
+    }
+}
+
+fn wish(fields: &ChatCompletionRequest) -> Result<Wish, ApiError> {
+    let asked = match (fields.max_completion_tokens, fields.common.max_tokens) {
+        (Some(count), _) => Some(("max_completion_tokens", count)),
+        (None, Some(count)) => Some(("max_tokens", count)),
+        (None, None) => None,
+    };
+    match asked {
+        Some((field, 0)) => Err(ApiError::invalid(field, format!("`{field}` must be at least 1"))),
+        asked => Ok(Wish { asked, default: None }),
+    }
+}

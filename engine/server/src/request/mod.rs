@@ -1,0 +1,54 @@
+//! From a parsed body to requests that the engine takes.
+
+mod chat;
+mod completion;
+mod messages;
+mod sampling;
+mod tokens;
+
+pub use chat::{ChatJob, chat_job};
+pub use completion::{CompletionJob, completion_job};
+pub use messages::conversation;
+pub use tokens::{encode, require_vocabulary};
+
+use std::sync::Arc;
+
+use engine::types::SamplingParams;
+
+use crate::protocol::common::StreamOptions;
+use crate::protocol::object::Object;
+
+/// One prompt with its parameters; `params.seed` is drawn already.
+#[derive(Clone, Debug)]
+pub struct Task {
+    pub prompt: Arc<[u32]>,
+    pub params: Arc<SamplingParams>,
+}
+
+/// What both endpoints submit.
+#[derive(Clone, Debug)]
+pub struct Job {
+    pub tasks: Vec<Task>,
+    pub priority: i32,
+    pub cache_salt: Option<Arc<str>>,
+    pub stream: Option<StreamReport>,
+    /// Names of fields that were accepted and have no effect.
+    pub ignored: Vec<String>,
+}
+
+/// What a stream reports beside the answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamReport {
+    pub usage: bool,
+    pub continuous_usage: bool,
+}
+
+impl StreamReport {
+    fn new(options: Option<&Object<StreamOptions>>) -> Self {
+        let flag = |flag: Option<bool>| flag.unwrap_or(false);
+        options.map_or(Self::default(), |options| Self {
+            usage: flag(options.include_usage) || flag(options.continuous_usage_stats),
+            continuous_usage: flag(options.continuous_usage_stats),
+        })
+    }
+}

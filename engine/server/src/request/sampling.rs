@@ -1,0 +1,206 @@
+//! Sampling fields, checked against their ranges.
+
+use engine::types::SamplingParams;
+
+use crate::error::ApiError;
+use crate::ids;
+use crate::protocol::common::{CommonFields, StreamOptions};
+use crate::protocol::known::{self, Place};
+use crate::protocol::object::Fields;
+use crate::settings::Limits;
+
+use super::StreamReport;
+
+/// A number between two bounds.
+struct Range {
+    least: f32,
+    most: f32,
+    /// The lower bound itself is allowed.
+    inclusive: bool,
+}
+
+impl Range {
+    const fn new(least: f32, most: f32) -> Self {
+        Self { least, most, inclusive: true }
+    }
+
+    const fn above(least: f32, most: f32) -> Self {
+        Self { least, most, inclusive: false }
+    }
+
+    fn check(&self, param: &str, value: Option<f32>, default: f32) -> Result<f32, ApiError> {
+        let value = value.unwrap_or(default);
+        let low = if self.inclusive { value >= self.least } else { value > self.least };
+        if low && value <= self.most {
+            return Ok(value);
+        }
+        let bound = if self.inclusive { "from" } else { "above" };
+        let message = format!("`{param}` is {value}; it must be {bound} {} up to {}", self.least, self.most);
+        Err(ApiError::invalid(param, message))
+    }
+}
+
+/// The sampling parameters of a request, but for `max_tokens` and `logprobs`, which depend on the endpoint.
+pub fn params(fields: &CommonFields, limits: &Limits, vocabulary: u32) -> Result<SamplingParams, ApiError> {
+    let params = SamplingParams {
+        temperature: Range::new(0.0, 100.0).check("temperature", fields.temperature, 1.0)?,
+        top_k: top_k(fields.top_k)?,
+        top_p: Range::above(0.0, 1.0).check("top_p", fields.top_p, 1.0)?,
+        min_p: Range::new(0.0, 1.0).check("min_p", fields.min_p, 0.0)?,
+        seed: fields.seed.map_or_else(ids::draw, i64::cast_unsigned),
+        repetition_penalty: Range::above(0.0, 100.0).check("repetition_penalty", fields.repetition_penalty, 1.0)?,
+        presence_penalty: Range::new(-2.0, 2.0).check("presence_penalty", fields.presence_penalty, 0.0)?,
+        frequency_penalty: Range::new(-2.0, 2.0).check("frequency_penalty", fields.frequency_penalty, 0.0)?,
+        logit_bias: logit_bias(fields, vocabulary)?,
+        stop: stop(fields, limits)?,
+        include_stop: fields.include_stop_str_in_output.unwrap_or(false),
+        stop_token_ids: stop_token_ids(fields, limits, vocabulary)?,
+        ignore_eos: fields.ignore_eos.unwrap_or(false),
+        min_tokens: fields.min_tokens.unwrap_or(0),
+        max_tokens: 0,
+        n: outputs(fields.n, limits)?,
+        logprobs: None,
+        prompt_logprobs: prompt_logprobs(fields, limits)?,
+    };
+    Ok(params)
+}
+
+fn top_k(value: Option<i32>) -> Result<u32, ApiError> {
+    match value.unwrap_or(0) {
+        -1 => Ok(0),
+        value => u32::try_from(value).map_err(|_| {
+            ApiError::invalid("top_k", format!("`top_k` is {value}; it must be -1 or 0 for all tokens, or positive"))
+        }),
+    }
+}
+
+fn outputs(value: Option<u32>, limits: &Limits) -> Result<u32, ApiError> {
+    let n = value.unwrap_or(1);
+    if (1..=limits.outputs).contains(&n) {
+        return Ok(n);
+    }
+    Err(ApiError::invalid("n", format!("`n` is {n}; it must be from 1 up to {}", limits.outputs)))
+}
+
+fn logit_bias(fields: &CommonFields, vocabulary: u32) -> Result<Vec<(u32, f32)>, ApiError> {
+    let Some(bias) = &fields.logit_bias else { return Ok(Vec::new()) };
+    let entry = |(name, &value): (&String, &f32)| {
+        let param = format!("logit_bias.{name}");
+        let token = name.parse().map_err(|_| {
+            ApiError::invalid(&param, format!("`{param}`: `{name}` is no token id; give ids as whole numbers"))
+        })?;
+        super::require_vocabulary(&param, token, vocabulary)?;
+        Ok((token, Range::new(-100.0, 100.0).check(&param, Some(value), 0.0)?))
+    };
+    bias.iter().map(entry).collect()
+}
+
+fn stop(fields: &CommonFields, limits: &Limits) -> Result<Vec<String>, ApiError> {
+    let stop = fields.stop.clone().map_or_else(Vec::new, |stop| stop.into_vec());
+    at_most("stop", stop.len(), limits.stops)?;
+    if stop.iter().any(String::is_empty) {
+        return Err(ApiError::invalid("stop", "`stop` holds an empty string, which would end every answer at once"));
+    }
+    Ok(stop)
+}
+
+fn stop_token_ids(fields: &CommonFields, limits: &Limits, vocabulary: u32) -> Result<Vec<u32>, ApiError> {
+    let tokens = fields.stop_token_ids.clone().unwrap_or_default();
+    at_most("stop_token_ids", tokens.len(), limits.stops)?;
+    for (index, &token) in tokens.iter().enumerate() {
+        super::require_vocabulary(&format!("stop_token_ids[{index}]"), token, vocabulary)?;
+    }
+    Ok(tokens)
+}
+
+fn at_most(param: &str, count: usize, most: usize) -> Result<(), ApiError> {
+    if count <= most {
+        return Ok(());
+    }
+    Err(ApiError::invalid(param, format!("`{param}` holds {count} entries; this server takes at most {most}")))
+}
+
+fn prompt_logprobs(fields: &CommonFields, limits: &Limits) -> Result<Option<u32>, ApiError> {
+    let Some(count) = fields.prompt_logprobs.filter(|&count| count != -1) else { return Ok(None) };
+    let count = alternatives("prompt_logprobs", i64::from(count), limits)?;
+    if fields.stream == Some(true) {
+        let message = "`prompt_logprobs` cannot be streamed; leave out `stream`";
+        return Err(ApiError::unsupported("prompt_logprobs", message));
+    }
+    Ok(Some(count))
+}
+
+/// A number of alternatives in log-probabilities.
+pub fn alternatives(param: &str, count: i64, limits: &Limits) -> Result<u32, ApiError> {
+    match u32::try_from(count) {
+        Ok(count) if count <= limits.alternatives => Ok(count),
+        _ => {
+            let message = format!("`{param}` is {count}; it must be from 0 up to {}", limits.alternatives);
+            Err(ApiError::invalid(param, message))
+        }
+    }
+}
+
+/// Whether and how to stream.
+pub fn stream(fields: &CommonFields, ignored: &mut Vec<String>) -> Result<Option<StreamReport>, ApiError> {
+    let options = fields.stream_options.as_ref();
+    if let Some(options) = options {
+        known::check(&options.extras, Place::StreamOptions, "stream_options.", StreamOptions::names, ignored)?;
+    }
+    match (fields.stream.unwrap_or(false), options) {
+        (true, options) => Ok(Some(StreamReport::new(options))),
+        (false, None) => Ok(None),
+        (false, Some(_)) => {
+            Err(ApiError::invalid("stream_options", "`stream_options` is only for requests with `stream: true`"))
+        }
+    }
+}
+
+/// The salt of the prefix cache.
+pub fn cache_salt(fields: &CommonFields) -> Result<Option<std::sync::Arc<str>>, ApiError> {
+    match fields.cache_salt.as_deref() {
+        Some("") => Err(ApiError::invalid("cache_salt", "`cache_salt` is empty; leave it out or give a text")),
+        salt => Ok(salt.map(Into::into)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refuse(change: impl FnOnce(&mut CommonFields)) -> Option<String> {
+        let mut fields = CommonFields::default();
+        change(&mut fields);
+        params(&fields, &Limits::default(), 100).err().and_then(|error| error.param)
+    }
+
+    #[test]
+    fn ranges_are_held() {
+        assert_eq!(refuse(|_| ()), None);
+        assert_eq!(refuse(|fields| fields.temperature = Some(-0.1)).as_deref(), Some("temperature"));
+        assert_eq!(refuse(|fields| fields.temperature = Some(f32::INFINITY)).as_deref(), Some("temperature"));
+        assert_eq!(refuse(|fields| fields.top_p = Some(0.0)).as_deref(), Some("top_p"));
+        assert_eq!(refuse(|fields| fields.top_p = Some(1.0)), None);
+        assert_eq!(refuse(|fields| fields.top_k = Some(-2)).as_deref(), Some("top_k"));
+        assert_eq!(refuse(|fields| fields.n = Some(0)).as_deref(), Some("n"));
+        assert_eq!(
+            refuse(|fields| fields.logit_bias = Some([("100".to_owned(), 0.0)].into())).as_deref(),
+            Some("logit_bias.100")
+        );
+        let name = "a".to_owned();
+        assert_eq!(refuse(|fields| fields.logit_bias = Some([(name, 0.0)].into())).as_deref(), Some("logit_bias.a"));
+        assert_eq!(
+            refuse(|fields| fields.logit_bias = Some([("1".to_owned(), 101.0)].into())).as_deref(),
+            Some("logit_bias.1")
+        );
+        assert_eq!(refuse(|fields| fields.stop_token_ids = Some(vec![1, 100])).as_deref(), Some("stop_token_ids[1]"));
+        assert_eq!(refuse(|fields| fields.prompt_logprobs = Some(21)).as_deref(), Some("prompt_logprobs"));
+    }
+
+    #[test]
+    fn neutral_words_of_other_servers_are_understood() {
+        let fields = CommonFields { top_k: Some(-1), prompt_logprobs: Some(-1), seed: Some(-1), ..Default::default() };
+        let params = params(&fields, &Limits::default(), 100).unwrap();
+        assert_eq!((params.top_k, params.prompt_logprobs, params.seed), (0, None, u64::MAX));
+    }
+}

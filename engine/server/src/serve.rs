@@ -1,0 +1,55 @@
+//! Listening, and stopping without losing an answer.
+
+use std::future::{Future, IntoFuture};
+use std::io;
+use std::sync::Arc;
+
+use axum::serve::ListenerExt;
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+
+use crate::app::App;
+use crate::routes::router;
+
+/// Serves until `stop` completes and what runs then has ended, or has been aborted after the shutdown timeout. While
+/// it drains, the server still answers: `/health` with 503, and new requests with 503. `hurry` ends the draining.
+pub async fn serve(
+    listener: TcpListener,
+    app: Arc<App>,
+    stop: impl Future<Output = ()> + Send + 'static,
+    hurry: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let listener = listener.tap_io(|stream| {
+        // Without this a short answer may wait for the client's acknowledgement of an earlier one.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY could not be set");
+        }
+    });
+    let drained = Arc::new(Notify::new());
+    let server = axum::serve(listener, router(Arc::clone(&app))).with_graceful_shutdown({
+        let drained = Arc::clone(&drained);
+        async move { drained.notified().await }
+    });
+    tokio::select! {
+        result = server.into_future() => result,
+        () = drain(app, stop, hurry, drained) => Ok(()),
+    }
+}
+
+/// Waits for the order to stop, then for the last sequence, then a moment for idle connections to close. Its end
+/// drops the server with whatever still hangs.
+async fn drain(app: Arc<App>, stop: impl Future<Output = ()>, hurry: impl Future<Output = ()>, drained: Arc<Notify>) {
+    const CLOSE: std::time::Duration = std::time::Duration::from_secs(2);
+    stop.await;
+    app.drain();
+    tracing::info!(running = app.admission.inside(), "draining");
+    tokio::select! {
+        () = app.admission.empty() => {}
+        () = tokio::time::sleep(app.settings.shutdown_timeout) => {
+            tracing::warn!(running = app.admission.inside(), "the shutdown timeout has passed; aborting what runs");
+        }
+        () = hurry => tracing::warn!(running = app.admission.inside(), "told again to stop; aborting what runs"),
+    }
+    drained.notify_one();
+    tokio::time::sleep(CLOSE).await;
+}

@@ -1,0 +1,35 @@
+//! What the server needs of a tokenizer and a chat template.
+
+use serde_json::{Map, Value};
+
+/// Tokenizer and chat template of the served model. Errors are messages for the client.
+pub trait Codec: Send + Sync + 'static {
+    /// Token ids of `text`. `special` adds what the model puts around a text, such as a first token.
+    fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, String>;
+
+    /// Text of `tokens`, special tokens included. Bytes that are no UTF-8 become U+FFFD.
+    fn decode(&self, tokens: &[u32]) -> Result<String, String>;
+
+    /// The bytes that one token stands for; part of a character in some vocabularies.
+    fn token_bytes(&self, token: u32) -> Vec<u8>;
+
+    /// The token as the vocabulary spells it.
+    fn token_name(&self, token: u32) -> String;
+
+    /// The prompt text of a conversation.
+    fn render(&self, chat: &Chat) -> Result<String, String>;
+
+    /// Number of token ids, which are all below it.
+    fn vocabulary(&self) -> u32;
+}
+
+/// A conversation for the chat template.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Chat {
+    /// Objects with `role`, `content` (text) and, where the client gave it, `name`.
+    pub messages: Vec<Value>,
+    /// End with the opening of the assistant's turn.
+    pub add_generation_prompt: bool,
+    /// Further variables of the template.
+    pub variables: Map<String, Value>,
+}
