@@ -106,7 +106,11 @@ impl App {
         }
         match self.loaded.get() {
             None => Health::Loading,
-            Some(loaded) => loaded.service.backend.failure().map_or(Health::Ready, Health::Failed),
+            Some(loaded) => match loaded.service.backend.health() {
+                engine::runner::Health::Ready => Health::Ready,
+                engine::runner::Health::Draining | engine::runner::Health::Stopped => Health::Draining,
+                engine::runner::Health::Failed(reason) => Health::Failed(reason),
+            },
         }
     }
 

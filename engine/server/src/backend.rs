@@ -1,39 +1,19 @@
-//! What the server needs of an engine. Integers and text go in, events come out; how they are made is not its business.
+//! What the server needs of an engine. Integers go in, events come out; how they are made is not its business.
 
-use engine::types::{EventSink, Request, RequestFailure, RequestId};
+use engine::runner::{EngineStats, Health, SubmitError};
+use engine::types::{EventSink, Request, RequestId};
 
 /// A running engine. Every call returns at once; none may block.
 pub trait Backend: Send + Sync + 'static {
     /// Queues a request; its events go to `sink` until the last one or until `sink` says that nobody listens.
-    fn submit(&self, request: Request, sink: Box<dyn EventSink>) -> Result<(), RequestFailure>;
+    fn submit(&self, request: Request, sink: Box<dyn EventSink>) -> Result<(), SubmitError>;
 
     /// Ends a request. Unknown and finished ones are no error: an abort may cross the last event.
     fn abort(&self, id: RequestId);
 
     fn stats(&self) -> EngineStats;
 
-    /// Why the engine can serve nothing any more, if so.
-    fn failure(&self) -> Option<String>;
-}
-
-/// Counters and levels of the engine at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct EngineStats {
-    /// Sequences in the running batch.
-    pub running: u64,
-    /// Sequences that wait for a place in it.
-    pub waiting: u64,
-    /// Key-value pages that a sequence holds; pages kept only for the prefix cache do not count.
-    pub pages_used: u64,
-    /// Prompt tokens looked up in the prefix cache, and those found there, since start.
-    pub prefix_queries: u64,
-    pub prefix_hits: u64,
-    /// Sequences that gave up their pages for others, since start.
-    pub preemptions: u64,
-    /// Speculative steps, tokens drafted and tokens accepted, since start.
-    pub drafts: u64,
-    pub draft_tokens: u64,
-    pub accepted_tokens: u64,
+    fn health(&self) -> Health;
 }
 
 /// How often one kind of collective ran. The words are those of the plan.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use engine::runner::SubmitError;
 use engine::types::{EventSink, FinishReason, Request, RequestEvent, RequestFailure, RequestId, SamplingParams};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -9,7 +10,6 @@ use crate::admission::Permit;
 use crate::backend::Backend;
 use crate::error::ApiError;
 use crate::ids;
-use crate::metrics::{RequestMetrics, Watch};
 use crate::request::Job;
 use crate::service::Service;
 
@@ -31,24 +31,17 @@ pub struct Generation {
 struct Sink {
     task: usize,
     events: UnboundedSender<TaskEvent>,
-    watch: Watch,
 }
 
 impl EventSink for Sink {
     fn send(&self, event: RequestEvent) -> bool {
-        self.watch.see(&event);
         self.events.send((self.task, event)).is_ok()
     }
 }
 
 impl Generation {
     /// Submits every task of a job.
-    pub fn start(
-        job: &Job,
-        service: &Service,
-        permit: Permit,
-        metrics: &Arc<RequestMetrics>,
-    ) -> Result<Self, ApiError> {
+    pub fn start(job: &Job, service: &Service, permit: Permit) -> Result<Self, ApiError> {
         let (sender, events) = unbounded_channel();
         let backend = Arc::clone(&service.backend);
         let mut generation = Self { backend, ids: Vec::new(), events, open: 0, _permit: permit };
@@ -61,9 +54,8 @@ impl Generation {
                 priority: job.priority,
                 cache_salt: job.cache_salt.clone(),
             };
-            let watch = Watch::new(Arc::clone(metrics), task.prompt.len(), &task.params);
-            let sink = Box::new(Sink { task: index, events: sender.clone(), watch });
-            generation.backend.submit(request, sink).map_err(failure)?;
+            let sink = Box::new(Sink { task: index, events: sender.clone() });
+            generation.backend.submit(request, sink).map_err(refused)?;
             generation.ids.push(id);
             generation.open += task.params.n as usize;
         }
@@ -122,6 +114,18 @@ impl Drop for Generation {
     }
 }
 
+/// Why the engine did not take a request.
+fn refused(error: SubmitError) -> ApiError {
+    let message = error.to_string();
+    match error {
+        SubmitError::Invalid { parameter, .. } => ApiError::invalid(parameter, message),
+        SubmitError::QueueFull { .. } => ApiError::queue_full(message),
+        SubmitError::ShuttingDown => ApiError::unavailable("shutting_down", message),
+        SubmitError::Unhealthy(_) => ApiError::unavailable("engine_failed", message),
+    }
+}
+
+/// Why the engine gave up a request.
 fn failure(reason: RequestFailure) -> ApiError {
     let code = match reason {
         RequestFailure::Engine(_) => "engine_failed",

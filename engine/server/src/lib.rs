@@ -17,7 +17,7 @@ mod edge;
 pub mod error;
 mod generation;
 mod ids;
-mod metrics;
+pub mod metrics;
 pub mod mock;
 pub mod openapi;
 pub mod protocol;

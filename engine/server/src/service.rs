@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use crate::backend::{Backend, PlanReport};
 use crate::error::ApiError;
+use crate::metrics::Histograms;
 use crate::text::Codec;
 
 use axum::http::StatusCode;
+use engine::load::GenerationDefaults;
 
 /// The model's names and sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +35,10 @@ pub struct Service {
     pub backend: Arc<dyn Backend>,
     pub codec: Arc<dyn Codec>,
     pub plan: Arc<dyn PlanReport>,
+    /// What the engine's observer measures.
+    pub histograms: Arc<Histograms>,
+    /// What the model's makers sample with; a request's own fields go before.
+    pub defaults: GenerationDefaults,
 }
 
 impl Service {

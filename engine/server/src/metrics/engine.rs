@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use ::engine::runner::EngineStats;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -20,26 +21,43 @@ impl EngineCollector {
         Self { service }
     }
 
-    fn levels(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        let stats = self.service.backend.stats();
-        gauge(encoder, "vllm:num_requests_running", "Sequences in the running batch", stats.running as f64)?;
-        gauge(encoder, "vllm:num_requests_waiting", "Sequences that wait for a place", stats.waiting as f64)?;
-        let usage = stats.pages_used as f64 / f64::from(self.service.model.pages.max(1));
-        gauge(encoder, "vllm:kv_cache_usage_perc", "Share of key-value pages in use, 1 is all", usage)
+    fn levels(&self, encoder: &mut DescriptorEncoder, stats: &EngineStats) -> fmt::Result {
+        let mut add = |name, help, value| {
+            let metric = ConstGauge::new(value);
+            metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+        };
+        add("vllm:num_requests_running", "Sequences in the running batch", f64::from(stats.running))?;
+        add("vllm:num_requests_waiting", "Sequences that wait for a place", f64::from(stats.waiting))?;
+        add("vllm:kv_cache_usage_perc", "Share of key-value pages in use, 1 is all", stats.cache_usage())
     }
 
-    fn counters(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        let stats = self.service.backend.stats();
-        let mut add = |name: &str, help: &str, value: u64| {
+    fn counters(&self, encoder: &mut DescriptorEncoder, stats: &EngineStats) -> fmt::Result {
+        let mut add = |name, help, value| {
             let metric = ConstCounter::new(value);
             metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
         };
+        add("vllm:prompt_tokens", "Prompt tokens of admitted sequences", stats.prompt_tokens)?;
+        add("vllm:prompt_tokens_cached", "Prompt tokens from the prefix cache", stats.prefix_hits)?;
+        add("vllm:generation_tokens", "Tokens generated", stats.generation_tokens)?;
         add("vllm:prefix_cache_queries", "Prompt tokens looked up in the prefix cache", stats.prefix_queries)?;
         add("vllm:prefix_cache_hits", "Prompt tokens found in the prefix cache", stats.prefix_hits)?;
         add("vllm:num_preemptions", "Sequences that gave up their pages", stats.preemptions)?;
         add("vllm:spec_decode_num_drafts", "Speculative steps", stats.drafts)?;
-        add("vllm:spec_decode_num_draft_tokens", "Tokens drafted", stats.draft_tokens)?;
-        add("vllm:spec_decode_num_accepted_tokens", "Drafted tokens accepted", stats.accepted_tokens)
+        add("vllm:spec_decode_num_draft_tokens", "Tokens drafted", stats.drafted_tokens)?;
+        add("vllm:spec_decode_num_accepted_tokens", "Drafted tokens accepted", stats.accepted_tokens)?;
+        let failures = stats.integrity_failures;
+        add("archway_prefix_cache_integrity_failures", "Cached pages that failed their check", failures)
+    }
+
+    fn endings(&self, encoder: &mut DescriptorEncoder, stats: &EngineStats) -> fmt::Result {
+        let endings = [
+            ("stop", stats.finished_stop),
+            ("length", stats.finished_length),
+            ("abort", stats.finished_abort),
+            ("error", stats.failed),
+        ];
+        let rows = endings.into_iter().map(|(word, count)| ([("finished_reason", word)], ConstCounter::new(count)));
+        family(encoder, "vllm:request_success", "Outputs that ended, by reason", rows)
     }
 
     fn collectives(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
@@ -74,11 +92,6 @@ impl EngineCollector {
     }
 }
 
-fn gauge(encoder: &mut DescriptorEncoder, name: &str, help: &str, value: f64) -> fmt::Result {
-    let metric = ConstGauge::new(value);
-    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
-}
-
 /// Encodes one metric with a row for each set of labels.
 fn family<M: EncodeMetric, const N: usize>(
     encoder: &mut DescriptorEncoder,
@@ -103,8 +116,10 @@ impl fmt::Debug for EngineCollector {
 
 impl Collector for EngineCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        self.levels(&mut encoder)?;
-        self.counters(&mut encoder)?;
+        let stats = self.service.backend.stats();
+        self.levels(&mut encoder, &stats)?;
+        self.counters(&mut encoder, &stats)?;
+        self.endings(&mut encoder, &stats)?;
         self.collectives(&mut encoder)?;
         self.fallbacks(&mut encoder)
     }

@@ -1,11 +1,9 @@
 //! Prometheus metrics under the names of vLLM's dashboards, and our own.
 
 mod engine;
-mod request;
-mod watch;
+mod histograms;
 
-pub use request::RequestMetrics;
-pub use watch::Watch;
+pub use histograms::Histograms;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -22,7 +20,6 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Every metric of one served model.
 pub struct Metrics {
     registry: Registry,
-    pub requests: Arc<RequestMetrics>,
 }
 
 impl Metrics {
@@ -32,9 +29,9 @@ impl Metrics {
             (Cow::Borrowed("model_name"), Cow::Owned(service.name().to_owned())),
         ];
         let mut registry = Registry::with_labels(labels.into_iter());
-        let requests = Arc::new(RequestMetrics::register(&mut registry));
+        service.histograms.register(&mut registry);
         registry.register_collector(Box::new(engine::EngineCollector::new(Arc::clone(service))));
-        Self { registry, requests }
+        Self { registry }
     }
 
     /// The text that Prometheus scrapes.

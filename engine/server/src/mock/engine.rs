@@ -5,12 +5,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use engine::types::{EventSink, Request, RequestFailure, RequestId};
+use engine::runner::{EngineStats, Health, Observer, SubmitError};
+use engine::types::{EventSink, Request, RequestId};
 
+use super::PAGE_SIZE;
+use super::books::Books;
 use super::sequence::Sequence;
-use crate::backend::{Backend, EngineStats};
-
-const PAGE_SIZE: usize = 16;
+use crate::backend::Backend;
 
 /// See the module.
 pub struct MockEngine {
@@ -24,6 +25,8 @@ struct Shared {
     wake: Condvar,
     interval: Duration,
     slots: usize,
+    pages: u32,
+    books: Books,
 }
 
 #[derive(Default)]
@@ -37,8 +40,9 @@ struct State {
 impl MockEngine {
     /// Starts an engine that makes a token of up to `slots` requests every `interval`, or all tokens at once if the
     /// interval is zero.
-    pub fn start(interval: Duration, slots: usize) -> Self {
-        let shared = Arc::new(Shared { state: Mutex::default(), wake: Condvar::new(), interval, slots });
+    pub fn start(interval: Duration, slots: usize, pages: u32, observer: Arc<dyn Observer>) -> Self {
+        let (state, wake, books) = (Mutex::default(), Condvar::new(), Books::new(observer));
+        let shared = Arc::new(Shared { state, wake, interval, slots, pages, books });
         let thread = (!interval.is_zero()).then(|| {
             let shared = Arc::clone(&shared);
             std::thread::spawn(move || shared.run())
@@ -75,7 +79,7 @@ impl Shared {
                 let Some(next) = state.waiting.pop_front() else { break };
                 state.running.push(next);
             }
-            state.running.retain_mut(Sequence::step);
+            state.running.retain_mut(|sequence| sequence.step(&self.books));
             drop(state);
             std::thread::sleep(self.interval);
         }
@@ -83,15 +87,16 @@ impl Shared {
 }
 
 impl Backend for MockEngine {
-    fn submit(&self, request: Request, sink: Box<dyn EventSink>) -> Result<(), RequestFailure> {
+    fn submit(&self, request: Request, sink: Box<dyn EventSink>) -> Result<(), SubmitError> {
+        self.shared.books.submitted(&request);
         let mut sequence = Sequence::new(request, sink);
         if self.thread.is_none() {
-            while sequence.step() {}
+            while sequence.step(&self.shared.books) {}
             return Ok(());
         }
         let mut state = self.shared.lock();
         if let Some(reason) = &state.failure {
-            return Err(RequestFailure::Engine(reason.clone()));
+            return Err(SubmitError::Unhealthy(reason.clone()));
         }
         state.waiting.push_back(sequence);
         self.shared.wake.notify_one();
@@ -109,16 +114,22 @@ impl Backend for MockEngine {
 
     fn stats(&self) -> EngineStats {
         let state = self.shared.lock();
+        let pages = |sequence: &Sequence| (sequence.tokens() as u32).div_ceil(PAGE_SIZE) * sequence.outputs();
         EngineStats {
             running: state.running.iter().map(Sequence::outputs).sum(),
             waiting: state.waiting.iter().map(Sequence::outputs).sum(),
-            pages_used: state.running.iter().map(|sequence| sequence.tokens().div_ceil(PAGE_SIZE) as u64).sum(),
-            ..EngineStats::default()
+            pages_total: self.shared.pages,
+            pages_used: state.running.iter().map(pages).sum(),
+            ..self.shared.books.stats()
         }
     }
 
-    fn failure(&self) -> Option<String> {
-        self.shared.lock().failure.clone()
+    fn health(&self) -> Health {
+        // A mock that answers at once keeps no state that could fail, and its callers are many.
+        if self.thread.is_none() {
+            return Health::Ready;
+        }
+        self.shared.lock().failure.clone().map_or(Health::Ready, Health::Failed)
     }
 }
 

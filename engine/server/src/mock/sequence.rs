@@ -1,9 +1,13 @@
 //! One request of the mock engine: every output repeats the prompt.
 
+use std::time::Instant;
+
+use engine::runner::{Observation, Outcome, OutputTimes};
 use engine::types::{
     EventSink, FinishReason, Request, RequestEvent, RequestFailure, RequestId, TokenLogprobs, TokenOutput, Usage,
 };
 
+use super::books::Books;
 use super::codec::MockCodec;
 use crate::text::Codec;
 
@@ -14,11 +18,14 @@ pub struct Sequence {
     made: usize,
     /// Bytes of a character that is not complete yet.
     pending: Vec<u8>,
+    start: Instant,
+    /// When the first and the last token came.
+    times: Option<(Instant, Instant)>,
 }
 
 impl Sequence {
     pub fn new(request: Request, sink: Box<dyn EventSink>) -> Self {
-        Self { request, sink, made: 0, pending: Vec::new() }
+        Self { request, sink, made: 0, pending: Vec::new(), start: Instant::now(), times: None }
     }
 
     pub fn id(&self) -> RequestId {
@@ -26,8 +33,8 @@ impl Sequence {
     }
 
     /// Outputs that run.
-    pub fn outputs(&self) -> u64 {
-        u64::from(self.request.params.n)
+    pub fn outputs(&self) -> u32 {
+        self.request.params.n
     }
 
     /// Tokens of prompt and outputs.
@@ -36,13 +43,14 @@ impl Sequence {
     }
 
     /// Makes the next token of every output. False when the request has ended or nobody listens.
-    pub fn step(&mut self) -> bool {
+    pub fn step(&mut self, books: &Books) -> bool {
         if self.made == 0 && !self.prompt_logprobs() {
             return false;
         }
         let prompt = &self.request.prompt;
         let Some(&id) = prompt.get(self.made % prompt.len().max(1)) else { return false };
         self.made += 1;
+        self.time(books);
         let end = self.end(id);
         let text = self.text(id, end.is_some());
         let logprobs = self.request.params.logprobs.map(|_| certain(id));
@@ -55,7 +63,7 @@ impl Sequence {
         match end {
             None => true,
             Some(reason) => {
-                self.finish(reason);
+                self.finish(reason, books);
                 false
             }
         }
@@ -95,13 +103,33 @@ impl Sequence {
         self.sink.send(RequestEvent::PromptLogprobs(list))
     }
 
-    fn finish(&self, reason: FinishReason) {
+    /// Tells the observer of a token.
+    fn time(&mut self, books: &Books) {
+        let now = Instant::now();
+        let (first, observation) = match self.times {
+            None => (now, Observation::FirstToken { seconds: seconds(self.start, now) }),
+            Some((first, last)) => (first, Observation::InterToken { seconds: seconds(last, now), tokens: 1 }),
+        };
+        self.times = Some((first, now));
+        books.token(self.request.params.n, &observation);
+    }
+
+    fn finish(&self, reason: FinishReason, books: &Books) {
         let usage = Usage {
             prompt_tokens: self.request.prompt.len() as u32,
             completion_tokens: self.made as u32,
             cached_tokens: 0,
         };
+        let times = OutputTimes {
+            outcome: Outcome::Finished(reason),
+            usage,
+            queue: None,
+            prefill: self.times.map(|(first, _)| seconds(self.start, first)),
+            decode: self.times.map(|(first, last)| seconds(first, last)),
+            end_to_end: seconds(self.start, Instant::now()),
+        };
         for index in 0..self.request.params.n {
+            books.output(&times);
             if !self.sink.send(RequestEvent::Finished { index, reason, usage }) {
                 return;
             }
@@ -112,6 +140,10 @@ impl Sequence {
     pub fn fail(&self, reason: &str) {
         self.sink.send(RequestEvent::Failed(RequestFailure::Engine(reason.to_owned())));
     }
+}
+
+fn seconds(from: Instant, to: Instant) -> f64 {
+    (to - from).as_secs_f64()
 }
 
 /// The mock knows what comes next: probability one.

@@ -28,7 +28,7 @@ pub async fn chat_job(
     let mut ignored = Vec::new();
     service.require_model(fields.model.as_deref().ok_or_else(|| ApiError::missing("model"))?)?;
     known::check(&extras, Place::Chat, "", ChatCompletionRequest::names, &mut ignored)?;
-    let mut params = sampling::params(&fields.common, limits, service.codec.vocabulary())?;
+    let mut params = sampling::params(&fields.common, limits, service)?;
     let stream = sampling::stream(&fields.common, &mut ignored)?;
     let cache_salt = sampling::cache_salt(&fields.common)?;
     params.logprobs = logprobs(&fields, limits)?;

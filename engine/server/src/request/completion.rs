@@ -43,7 +43,7 @@ pub async fn completion_job(
     let mut ignored = Vec::new();
     service.require_model(fields.model.as_deref().ok_or_else(|| ApiError::missing("model"))?)?;
     known::check(&extras, Place::Completion, "", CompletionRequest::names, &mut ignored)?;
-    let mut params = sampling::params(&fields.common, limits, service.codec.vocabulary())?;
+    let mut params = sampling::params(&fields.common, limits, service)?;
     let stream = sampling::stream(&fields.common, &mut ignored)?;
     let cache_salt = sampling::cache_salt(&fields.common)?;
     let (wish, score_only) = wish(&fields)?;

@@ -7,6 +7,7 @@ use crate::ids;
 use crate::protocol::common::{CommonFields, StreamOptions};
 use crate::protocol::known::{self, Place};
 use crate::protocol::object::Fields;
+use crate::service::Service;
 use crate::settings::Limits;
 
 use super::StreamReport;
@@ -41,14 +42,16 @@ impl Range {
 }
 
 /// The sampling parameters of a request, but for `max_tokens` and `logprobs`, which depend on the endpoint.
-pub fn params(fields: &CommonFields, limits: &Limits, vocabulary: u32) -> Result<SamplingParams, ApiError> {
+pub fn params(fields: &CommonFields, limits: &Limits, service: &Service) -> Result<SamplingParams, ApiError> {
+    let (vocabulary, model) = (service.codec.vocabulary(), &service.defaults);
+    let penalty = fields.repetition_penalty.or(model.repetition_penalty);
     let params = SamplingParams {
-        temperature: Range::new(0.0, 100.0).check("temperature", fields.temperature, 1.0)?,
-        top_k: top_k(fields.top_k)?,
-        top_p: Range::above(0.0, 1.0).check("top_p", fields.top_p, 1.0)?,
-        min_p: Range::new(0.0, 1.0).check("min_p", fields.min_p, 0.0)?,
+        temperature: Range::new(0.0, 100.0).check("temperature", fields.temperature.or(model.temperature), 1.0)?,
+        top_k: fields.top_k.map_or(Ok(model.top_k.unwrap_or(0)), top_k)?,
+        top_p: Range::above(0.0, 1.0).check("top_p", fields.top_p.or(model.top_p), 1.0)?,
+        min_p: Range::new(0.0, 1.0).check("min_p", fields.min_p.or(model.min_p), 0.0)?,
         seed: fields.seed.map_or_else(ids::draw, i64::cast_unsigned),
-        repetition_penalty: Range::above(0.0, 100.0).check("repetition_penalty", fields.repetition_penalty, 1.0)?,
+        repetition_penalty: Range::above(0.0, 100.0).check("repetition_penalty", penalty, 1.0)?,
         presence_penalty: Range::new(-2.0, 2.0).check("presence_penalty", fields.presence_penalty, 0.0)?,
         frequency_penalty: Range::new(-2.0, 2.0).check("frequency_penalty", fields.frequency_penalty, 0.0)?,
         logit_bias: logit_bias(fields, vocabulary)?,
@@ -65,8 +68,8 @@ pub fn params(fields: &CommonFields, limits: &Limits, vocabulary: u32) -> Result
     Ok(params)
 }
 
-fn top_k(value: Option<i32>) -> Result<u32, ApiError> {
-    match value.unwrap_or(0) {
+fn top_k(value: i32) -> Result<u32, ApiError> {
+    match value {
         -1 => Ok(0),
         value => u32::try_from(value).map_err(|_| {
             ApiError::invalid("top_k", format!("`top_k` is {value}; it must be -1 or 0 for all tokens, or positive"))
@@ -167,11 +170,18 @@ pub fn cache_salt(fields: &CommonFields) -> Result<Option<std::sync::Arc<str>>, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mock::{self, MockSizes};
+    use engine::load::GenerationDefaults;
+
+    /// A service whose vocabulary has 512 tokens.
+    fn service() -> Service {
+        mock::service(vec!["mock".to_owned()], MockSizes::default()).0
+    }
 
     fn refuse(change: impl FnOnce(&mut CommonFields)) -> Option<String> {
         let mut fields = CommonFields::default();
         change(&mut fields);
-        params(&fields, &Limits::default(), 100).err().and_then(|error| error.param)
+        params(&fields, &Limits::default(), &service()).err().and_then(|error| error.param)
     }
 
     #[test]
@@ -184,8 +194,8 @@ mod tests {
         assert_eq!(refuse(|fields| fields.top_k = Some(-2)).as_deref(), Some("top_k"));
         assert_eq!(refuse(|fields| fields.n = Some(0)).as_deref(), Some("n"));
         assert_eq!(
-            refuse(|fields| fields.logit_bias = Some([("100".to_owned(), 0.0)].into())).as_deref(),
-            Some("logit_bias.100")
+            refuse(|fields| fields.logit_bias = Some([("512".to_owned(), 0.0)].into())).as_deref(),
+            Some("logit_bias.512")
         );
         let name = "a".to_owned();
         assert_eq!(refuse(|fields| fields.logit_bias = Some([(name, 0.0)].into())).as_deref(), Some("logit_bias.a"));
@@ -193,14 +203,23 @@ mod tests {
             refuse(|fields| fields.logit_bias = Some([("1".to_owned(), 101.0)].into())).as_deref(),
             Some("logit_bias.1")
         );
-        assert_eq!(refuse(|fields| fields.stop_token_ids = Some(vec![1, 100])).as_deref(), Some("stop_token_ids[1]"));
+        assert_eq!(refuse(|fields| fields.stop_token_ids = Some(vec![1, 512])).as_deref(), Some("stop_token_ids[1]"));
         assert_eq!(refuse(|fields| fields.prompt_logprobs = Some(21)).as_deref(), Some("prompt_logprobs"));
     }
 
     #[test]
     fn neutral_words_of_other_servers_are_understood() {
         let fields = CommonFields { top_k: Some(-1), prompt_logprobs: Some(-1), seed: Some(-1), ..Default::default() };
-        let params = params(&fields, &Limits::default(), 100).unwrap();
+        let params = params(&fields, &Limits::default(), &service()).unwrap();
         assert_eq!((params.top_k, params.prompt_logprobs, params.seed), (0, None, u64::MAX));
+    }
+
+    #[test]
+    fn the_models_defaults_give_way_to_the_request() {
+        let mut service = service();
+        service.defaults = GenerationDefaults { temperature: Some(0.6), top_k: Some(20), ..Default::default() };
+        let fields = CommonFields { top_k: Some(0), ..Default::default() };
+        let params = params(&fields, &Limits::default(), &service).unwrap();
+        assert_eq!((params.temperature, params.top_k, params.top_p), (0.6, 0, 1.0));
     }
 }

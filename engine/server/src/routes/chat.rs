@@ -43,7 +43,7 @@ pub async fn create(State(app): State<Arc<App>>, headers: HeaderMap, body: Body)
     let loaded = app.open()?;
     let mut job = chat_job(request, &loaded.service, limits).await?;
     let permit = app.admission.enter(sequences(&job.job), app.most_sequences(loaded))?;
-    let generation = Generation::start(&job.job, &loaded.service, permit, &loaded.metrics.requests)?;
+    let generation = Generation::start(&job.job, &loaded.service, permit)?;
     let ignored = std::mem::take(&mut job.job.ignored);
     let mut response = match job.job.stream {
         Some(report) => {

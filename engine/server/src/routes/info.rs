@@ -87,16 +87,16 @@ pub async fn loads(State(app): State<Arc<App>>) -> Result<Json<Loads>, ApiError>
     let loaded = app.model()?;
     let stats = loaded.service.backend.stats();
     let model = &loaded.service.model;
-    let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+    let queries = stats.prefix_queries;
     let load = Load {
         dp_rank: 0,
-        num_running_reqs: stats.running,
-        num_waiting_reqs: stats.waiting,
-        num_used_tokens: stats.pages_used * u64::from(model.page_size),
+        num_running_reqs: u64::from(stats.running),
+        num_waiting_reqs: u64::from(stats.waiting),
+        num_used_tokens: u64::from(stats.pages_used) * u64::from(model.page_size),
         max_total_num_tokens: all_tokens(loaded),
         max_running_requests: model.slots,
-        token_usage: share(stats.pages_used, u64::from(model.pages)),
-        cache_hit_rate: share(stats.prefix_hits, stats.prefix_queries),
+        token_usage: stats.cache_usage(),
+        cache_hit_rate: if queries == 0 { 0.0 } else { stats.prefix_hits as f64 / queries as f64 },
     };
     Ok(Json(Loads { timestamp: time::rfc3339(crate::answer::now()), version: VERSION, loads: vec![load] }))
 }

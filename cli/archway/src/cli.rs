@@ -1,0 +1,84 @@
+//! The command line.
+
+use std::process::ExitCode;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Parser, Subcommand};
+
+use crate::commands::{bench, completions, config, demo, serve};
+use crate::settings::spellings::{self, Meaning};
+
+/// LLM inference engine whose knowledge of GPU architectures is data.
+#[derive(Parser)]
+#[command(name = "archway", version, max_term_width = 110)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    Serve(Box<serve::Arguments>),
+    Demo(Box<demo::Arguments>),
+    Bench(bench::Arguments),
+    Config(config::Arguments),
+    Completions(completions::Arguments),
+}
+
+/// Parses a command line in our, SGLang's or vLLM's spelling. Returns notes on what was translated; on failure the
+/// message has been printed and the exit code is returned.
+pub fn parse(arguments: Vec<String>) -> Result<(Cli, Vec<String>), ExitCode> {
+    let (arguments, notes) = spellings::translate(arguments);
+    match Cli::try_parse_from(arguments) {
+        Ok(cli) => Ok((cli, notes)),
+        Err(error) => {
+            if let Some(why) = foreign(&error) {
+                eprintln!("error: {why}");
+                return Err(ExitCode::from(2));
+            }
+            // Help and version are no failure and go to stdout.
+            let _printed = error.print();
+            Err(if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS })
+        }
+    }
+}
+
+/// What there is to say about a flag of another server that asks for something we do not have.
+fn foreign(error: &clap::Error) -> Option<String> {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
+    let name = flag.trim_start_matches("--").split('=').next()?;
+    match spellings::meaning(name) {
+        Some(Meaning::Foreign(why)) => Some(format!("--{name} is not supported: {why}")),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn line(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn both_spellings_mean_the_same() {
+        let vllm = "archway serve m -tp 2 --max-model-len 4k --max-num-seqs 8 --no-enable-prefix-caching";
+        let sglang = "archway serve --model-path m --tp 2 --context-length 4000 --max-running-requests 8 \
+                      --disable-radix-cache";
+        let options = |text: &str| match parse(line(text)) {
+            Ok((Cli { command: Command::Serve(arguments) }, _)) => arguments.options().unwrap(),
+            _ => panic!("{text}"),
+        };
+        assert_eq!(options(vllm), options(&sglang.replace("                      ", "")));
+    }
+}

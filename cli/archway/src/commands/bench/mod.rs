@@ -1,0 +1,34 @@
+//! `archway bench`: latency and throughput of the engine in this process, and of a server over HTTP.
+
+mod latency;
+mod report;
+mod serve;
+mod stream;
+mod throughput;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+/// Measure the engine, or a server.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Latency(Box<latency::Arguments>),
+    Throughput(Box<throughput::Arguments>),
+    Serve(Box<serve::Arguments>),
+}
+
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    match &arguments.command {
+        Command::Latency(arguments) => latency::run(arguments),
+        Command::Throughput(arguments) => throughput::run(arguments),
+        Command::Serve(arguments) => serve::run(arguments),
+    }
+}

@@ -1,0 +1,23 @@
+//! One file per command.
+
+pub mod bench;
+pub mod completions;
+pub mod config;
+pub mod demo;
+pub mod serve;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::cli::{Cli, Command};
+
+pub fn run(cli: Cli) -> Result<ExitCode> {
+    match cli.command {
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Config(arguments) => config::run(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments),
+    }
+}

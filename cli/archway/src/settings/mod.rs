@@ -1,0 +1,15 @@
+//! Settings of the server: flags, a file with the same keys, and defaults; every value knows who set it.
+
+mod defaults;
+mod file;
+mod layers;
+mod options;
+mod quantity;
+pub mod schema;
+pub mod spellings;
+mod words;
+
+pub use layers::{Resolved, resolve};
+pub use options::Options;
+pub use quantity::{Bytes, Count};
+pub use words::{AllReduce, Device, Fusion, LoadFormat, LogLevel, NumberType, SchedulingPolicy};

@@ -1,0 +1,173 @@
+//! The binary from outside: what it prints, where, and how it ends.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+fn archway() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_archway"))
+}
+
+/// Exit code, stdout, stderr.
+fn run(arguments: &[&str]) -> (i32, String, String) {
+    let output = archway().args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_wrong_flag_fails_at_once_and_says_what_is_meant() {
+    let start = Instant::now();
+    let (code, out, err) = run(&["serve", "model", "--max-model-length", "5"]);
+    assert!(start.elapsed() < Duration::from_secs(1));
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(err.contains("--max-model-len"), "{err}");
+
+    let (code, _, err) = run(&["serve", "model", "--enable-lora"]);
+    assert_eq!(code, 2);
+    assert_eq!(err, "error: --enable-lora is not supported: adapters are not served\n");
+
+    let (code, _, err) = run(&["serve", "model", "--port", "many"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("--port"), "{err}");
+}
+
+#[test]
+fn settings_are_shown_with_who_set_them() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    writeln!(file, "tp-size: 2\nport: 9000").unwrap();
+    let path = file.path().to_str().unwrap();
+    let line = ["config", "show", "--json", "--config", path, "--port", "9001", "--disable-custom-all-reduce"];
+    let (code, out, err) = run(&line);
+    assert_eq!((code, err.as_str()), (0, "note: --disable-custom-all-reduce is --allreduce=nccl here\n"));
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(report["tensor-parallel-size"]["origin"], format!("{path}:1"));
+    assert_eq!((&report["port"]["value"], &report["port"]["origin"]), (&9001.into(), &"flag".into()));
+    assert_eq!(report["allreduce"]["value"], "nccl");
+
+    writeln!(file, "prot: 1").unwrap();
+    let (code, out, err) = run(&["config", "show", "--config", path]);
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert_eq!(err, format!("error: {path}:3: unknown key `prot`; did you mean `port`?\n"));
+}
+
+/// A server with the mock engine, killed when dropped.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(more: &[&str]) -> Self {
+        let mut child = archway()
+            .args(["serve", "--mock-engine", "--port", "0", "--log-level", "warn"])
+            .args(more)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("http://").unwrap().to_owned();
+        Self { child, address }
+    }
+
+    /// A request without a body; the whole response.
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    fn ready(&self) {
+        for _ in 0..500 {
+            if self.get("/health").starts_with("HTTP/1.1 200") {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("the server does not get ready");
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+#[test]
+fn a_server_listens_drains_and_ends_well() {
+    let mut server = Server::start(&["--mock-interval", "20", "--served-model-name", "m"]);
+    server.ready();
+    let info = server.get("/server_info");
+    assert!(info.contains(r#""mock-interval":{"value":20,"origin":"flag"}"#), "{info}");
+
+    let body = r#"{"model":"m","prompt":"abcdefghij","max_tokens":20,"ignore_eos":true}"#;
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    write!(
+        stream,
+        "POST /v1/completions HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    server.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(server.get("/health").contains(r#""status":"draining""#));
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains(r#""completion_tokens":20"#), "{answer}");
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_port_in_use_is_an_error_before_anything_loads() {
+    let server = Server::start(&[]);
+    let port = server.address.rsplit(':').next().unwrap();
+    let (code, _, err) = run(&["serve", "--mock-engine", "--port", port]);
+    assert_eq!(code, 2);
+    assert!(err.contains(&format!("cannot listen on 127.0.0.1:{port}; choose another --port or --host")), "{err}");
+}
+
+#[test]
+fn benchmarks_of_the_mock_count_what_was_asked() {
+    let (code, out, _) = run(&["bench", "throughput", "--mock-engine", "--num-prompts", "5", "--output-len", "3", "--json"]);
+    assert_eq!(code, 0);
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&report["runs"][0]["prompt_tokens"], &report["runs"][0]["output_tokens"]), (&640.into(), &15.into()));
+
+    let (code, out, _) = run(&["bench", "latency", "--mock-engine", "--runs", "2"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("run 1:") && out.contains("run 2:") && out.contains("Median latency (s):"), "{out}");
+
+    let server = Server::start(&["--mock-interval", "1"]);
+    server.ready();
+    let url = format!("http://{}", server.address);
+    let line = ["bench", "serve", "--base-url", &url, "--num-prompts", "4", "--random-output-len", "5", "--json"];
+    let (code, out, err) = run(&line);
+    assert_eq!(code, 0, "{err}");
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let run = &report["runs"][0];
+    assert_eq!((&run["completed"], &run["failed"]), (&4.into(), &0.into()));
+    assert_eq!((&run["total_input_tokens"], &run["total_output_tokens"]), (&512.into(), &20.into()));
+    assert!(run["ttft"]["median"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn the_demo_streams_to_stdout_and_talks_to_stderr() {
+    let (code, out, err) = run(&["demo", "--mock-engine", "hello"]);
+    assert_eq!(code, 0);
+    assert_eq!(out, "user: hello\nassistant: \n");
+    assert!(err.contains("> hello") && err.contains("prompt: 24 tokens"), "{err}");
+}
