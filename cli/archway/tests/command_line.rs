@@ -39,7 +39,7 @@ fn a_wrong_flag_fails_at_once_and_says_what_is_meant() {
 fn settings_are_shown_with_who_set_them() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     writeln!(file, "tp-size: 2\nport: 9000").unwrap();
-    let path = file.path().to_str().unwrap();
+    let path = &file.path().to_str().unwrap().to_owned();
     let line = ["config", "show", "--json", "--config", path, "--port", "9001", "--disable-custom-all-reduce"];
     let (code, out, err) = run(&line);
     assert_eq!((code, err.as_str()), (0, "note: --disable-custom-all-reduce is --allreduce=nccl here\n"));
@@ -142,7 +142,8 @@ fn a_port_in_use_is_an_error_before_anything_loads() {
 
 #[test]
 fn benchmarks_of_the_mock_count_what_was_asked() {
-    let (code, out, _) = run(&["bench", "throughput", "--mock-engine", "--num-prompts", "5", "--output-len", "3", "--json"]);
+    let (code, out, _) =
+        run(&["bench", "throughput", "--mock-engine", "--num-prompts", "5", "--output-len", "3", "--json"]);
     assert_eq!(code, 0);
     let report: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!((&report["runs"][0]["prompt_tokens"], &report["runs"][0]["output_tokens"]), (&640.into(), &15.into()));
@@ -169,5 +170,5 @@ fn the_demo_streams_to_stdout_and_talks_to_stderr() {
     let (code, out, err) = run(&["demo", "--mock-engine", "hello"]);
     assert_eq!(code, 0);
     assert_eq!(out, "user: hello\nassistant: \n");
-    assert!(err.contains("> hello") && err.contains("prompt: 24 tokens"), "{err}");
+    assert!(err.contains("> hello") && err.contains("prompt: 23 tokens"), "{err}");
 }

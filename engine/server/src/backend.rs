@@ -48,3 +48,21 @@ pub trait PlanReport: Send + Sync + 'static {
 
     fn fallbacks(&self) -> Vec<PlanFallback>;
 }
+
+impl Backend for engine::runner::Engine {
+    fn submit(&self, request: Request, sink: Box<dyn EventSink>) -> Result<(), SubmitError> {
+        Self::submit(self, request, sink)
+    }
+
+    fn abort(&self, id: RequestId) {
+        Self::abort(self, id);
+    }
+
+    fn stats(&self) -> EngineStats {
+        Self::stats(self)
+    }
+
+    fn health(&self) -> Health {
+        Self::health(self)
+    }
+}

@@ -17,11 +17,13 @@ pub struct Limits {
     pub alternatives: u32,
     /// Most stop strings, and most stop tokens, of one request.
     pub stops: usize,
+    /// Requests may name a priority.
+    pub priorities: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { body_bytes: 32 << 20, queued: 1024, outputs: 128, alternatives: 20, stops: 64 }
+        Self { body_bytes: 32 << 20, queued: 1024, outputs: 128, alternatives: 20, stops: 64, priorities: true }
     }
 }
 

@@ -1,10 +1,12 @@
 //! Why no plan can be made at all. A plan that refuses is a plan: it says why.
 
-use capdb::database::LookupError;
+use capdb::database::{LookupError, OpenError};
 use capdb::resolve::RecordError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
     #[error("{0}; `capdb list` shows the products and architectures")]
     Lookup(#[from] LookupError),
     #[error("the database is damaged: {0}; `capdb validate` shows the place")]

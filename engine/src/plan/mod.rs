@@ -8,15 +8,19 @@ mod error;
 mod kernels;
 mod machine;
 mod memory;
+mod open;
 mod render;
 mod report;
 mod request;
 mod sites;
 
 pub use build::build;
+/// The database's own words, so that nobody else has to import `capdb`.
+pub use capdb::{database::Database, quantity::Version, record::Topology};
 pub use error::PlanError;
 pub use machine::{GpuFacts, GpuMachine, HostCpu, Machine};
 pub use memory::{MemoryPlan, parameters};
+pub use open::open_database;
 pub use report::{
     KernelLine, MachineReport, ModelReport, Plan, PlanVerdict, ReasonReport, RejectedReport, RungReport, SiteReport,
 };

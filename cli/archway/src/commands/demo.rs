@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::generate::Run;
 use crate::settings::{Options, resolve};
-use crate::{demo_model, loader, progress};
+use crate::{demo_model, loader};
 
 /// Fetch a small model, plan, and answer a prompt.
 ///
@@ -41,10 +41,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let settings = resolve(&options, None)?;
     let start = Instant::now();
     let prepared = loader::prepare(&settings.options)?;
-    let loading = progress::spinner("loading");
+    eprintln!("{}\n", prepared.plan());
     let service = prepared.load()?;
-    loading.finish_and_clear();
-    eprintln!("{}", serde_json::to_string_pretty(&service.plan.document())?);
     eprintln!("ready after {:.2} s", start.elapsed().as_secs_f64());
     answer(arguments, &service)?;
     Ok(ExitCode::SUCCESS)

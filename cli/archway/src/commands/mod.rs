@@ -4,6 +4,7 @@ pub mod bench;
 pub mod completions;
 pub mod config;
 pub mod demo;
+pub mod plan;
 pub mod serve;
 
 use std::process::ExitCode;
@@ -16,6 +17,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Plan(arguments) => plan::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),

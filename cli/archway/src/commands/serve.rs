@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::loader;
-use crate::settings::{LogLevel, Options, Resolved, resolve};
+use crate::settings::{LogLevel, Options, Resolved, SchedulingPolicy, resolve};
 
 /// Serve a model over HTTP.
 ///
@@ -54,6 +54,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let settings = resolve(&arguments.options()?, arguments.config.as_deref())?;
     log(settings.options.log_level.unwrap_or(LogLevel::Info))?;
     let prepared = loader::prepare(&settings.options)?;
+    eprintln!("{}\n", prepared.plan());
     let threads = settings.options.http_threads.map_or_else(default_threads, |threads| threads.max(1) as usize);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
@@ -155,6 +156,7 @@ fn server_settings(settings: &Resolved) -> Settings {
             body_bytes: options.max_body_size.map_or(default.limits.body_bytes, |size| size.0 as usize),
             queued: options.max_num_queued_reqs.unwrap_or(default.limits.queued),
             outputs: options.max_outputs.unwrap_or(default.limits.outputs),
+            priorities: options.scheduling_policy != Some(SchedulingPolicy::Fcfs),
             alternatives: options.max_logprobs.unwrap_or(default.limits.alternatives),
             ..default.limits
         },

@@ -2,7 +2,7 @@
 
 use super::options::Options;
 use super::quantity::Bytes;
-use super::words::{AllReduce, Device, Fusion, LoadFormat, LogLevel, NumberType, SchedulingPolicy};
+use super::words::{AllReduce, CpuPrecision, Device, Fusion, LoadFormat, LogLevel, NumberType, SchedulingPolicy};
 
 pub fn defaults() -> Options {
     Options {
@@ -24,6 +24,8 @@ pub fn defaults() -> Options {
         enable_prefix_caching: Some(true),
         gpu_memory_utilization: Some(0.92),
         device: Some(Device::Auto),
+        cpu_precision: Some(CpuPrecision::Fast),
+        step_timeout: Some(120),
         tensor_parallel_size: Some(1),
         allreduce: Some(AllReduce::Auto),
         allreduce_prefill: Some(AllReduce::Auto),

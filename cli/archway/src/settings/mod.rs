@@ -11,5 +11,5 @@ mod words;
 
 pub use layers::{Resolved, resolve};
 pub use options::Options;
-pub use quantity::{Bytes, Count};
-pub use words::{AllReduce, Device, Fusion, LoadFormat, LogLevel, NumberType, SchedulingPolicy};
+pub use quantity::Bytes;
+pub use words::{AllReduce, CpuPrecision, Device, Fusion, LoadFormat, LogLevel, NumberType, SchedulingPolicy};

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::quantity::{Bytes, Count};
-use super::words::{AllReduce, Device, Fusion, LoadFormat, LogLevel, NumberType, SchedulingPolicy};
+use super::words::{AllReduce, CpuPrecision, Device, Fusion, LoadFormat, LogLevel, NumberType, SchedulingPolicy};
 
 /// A flag that may stand alone, or be given true or false: `--strict`, `--strict=false`.
 macro_rules! flag {
@@ -106,6 +106,12 @@ pub struct Options {
     /// Threads of the CPU backend, over all ranks. Default: the CPUs.
     #[arg(long, value_name = "COUNT", help_heading = "Plan")]
     pub threads: Option<u32>,
+    /// How the CPU backend multiplies weights in block formats.
+    #[arg(long, value_name = "PRECISION", help_heading = "Plan")]
+    pub cpu_precision: Option<CpuPrecision>,
+    /// Seconds that one step may take; a rank that takes longer has stalled, and the engine stops.
+    #[arg(long, value_name = "SECONDS", help_heading = "Plan")]
+    pub step_timeout: Option<u64>,
     /// Ranks that share each layer.
     #[arg(long, visible_aliases = ["tp-size", "tp"], value_name = "RANKS", help_heading = "Plan")]
     pub tensor_parallel_size: Option<u32>,

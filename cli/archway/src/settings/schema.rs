@@ -7,9 +7,6 @@ use serde_json::{Map, Value, json};
 use super::options::Options;
 use super::spellings;
 
-/// Where the schema lies in the repository.
-pub const PATH: &str = "schemas/serve-config/v1.schema.json";
-
 /// The schema, made from the keys and their aliases.
 pub fn schema() -> Result<Value> {
     let generator = SchemaSettings::draft2020_12().into_generator();
@@ -67,6 +64,9 @@ fn require_value(property: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Where the schema lies in the repository.
+    const PATH: &str = "schemas/serve-config/v1.schema.json";
 
     #[test]
     fn the_committed_schema_is_current() {

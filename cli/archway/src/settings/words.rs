@@ -40,6 +40,16 @@ words! {
 }
 
 words! {
+    /// How the CPU backend multiplies weights in block formats.
+    CpuPrecision {
+        /// Activations rounded to eight bits per 32 values, as llama.cpp does.
+        Fast,
+        /// Activations in f32.
+        Exact,
+    }
+}
+
+words! {
     /// Which weight files to read.
     LoadFormat {
         Auto,

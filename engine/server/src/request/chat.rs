@@ -31,6 +31,7 @@ pub async fn chat_job(
     let mut params = sampling::params(&fields.common, limits, service)?;
     let stream = sampling::stream(&fields.common, &mut ignored)?;
     let cache_salt = sampling::cache_salt(&fields.common)?;
+    let priority = sampling::priority(&fields.common, limits)?;
     params.logprobs = logprobs(&fields, limits)?;
     let wish = wish(&fields)?;
 
@@ -48,7 +49,6 @@ pub async fn chat_job(
 
     let logprobs = params.logprobs.is_some();
     let tasks = vec![Task { prompt: prompt.into(), params: params.into() }];
-    let priority = fields.common.priority.unwrap_or(0);
     Ok(ChatJob { job: Job { tasks, priority, cache_salt, stream, ignored }, logprobs })
 }
 

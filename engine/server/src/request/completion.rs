@@ -46,6 +46,7 @@ pub async fn completion_job(
     let mut params = sampling::params(&fields.common, limits, service)?;
     let stream = sampling::stream(&fields.common, &mut ignored)?;
     let cache_salt = sampling::cache_salt(&fields.common)?;
+    let priority = sampling::priority(&fields.common, limits)?;
     let (wish, score_only) = wish(&fields)?;
     let echo = fields.echo.unwrap_or(false);
     let prompt_logprobs = params.prompt_logprobs.is_some();
@@ -75,7 +76,6 @@ pub async fn completion_job(
         }
         tasks.push(Task { prompt: tokens.into(), params: Arc::new(params.clone()) });
     }
-    let priority = fields.common.priority.unwrap_or(0);
     let job = Job { tasks, priority, cache_salt, stream, ignored };
     Ok(CompletionJob { job, echo: echoes, score_only, logprobs: params.logprobs.is_some(), prompt_logprobs })
 }

@@ -159,6 +159,14 @@ pub fn stream(fields: &CommonFields, ignored: &mut Vec<String>) -> Result<Option
     }
 }
 
+/// The place in the queue.
+pub fn priority(fields: &CommonFields, limits: &Limits) -> Result<i32, ApiError> {
+    match fields.priority.unwrap_or(0) {
+        priority if priority == 0 || limits.priorities => Ok(priority),
+        _ => Err(ApiError::unsupported("priority", "`priority` has no effect: this server takes requests in order")),
+    }
+}
+
 /// The salt of the prefix cache.
 pub fn cache_salt(fields: &CommonFields) -> Result<Option<std::sync::Arc<str>>, ApiError> {
     match fields.cache_salt.as_deref() {

@@ -1,5 +1,6 @@
 //! `archway bench`: latency and throughput of the engine in this process, and of a server over HTTP.
 
+mod frontend;
 mod latency;
 mod report;
 mod serve;
@@ -23,6 +24,7 @@ enum Command {
     Latency(Box<latency::Arguments>),
     Throughput(Box<throughput::Arguments>),
     Serve(Box<serve::Arguments>),
+    Frontend(frontend::Arguments),
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -30,5 +32,6 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Latency(arguments) => latency::run(arguments),
         Command::Throughput(arguments) => throughput::run(arguments),
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Frontend(arguments) => frontend::run(arguments),
     }
 }

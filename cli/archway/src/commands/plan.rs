@@ -1,0 +1,116 @@
+//! `archway plan`: what would run where, and why, without the machine.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use engine::load::read_config;
+use engine::plan::{
+    GpuFacts, Machine, Plan, PlanRequest, PlanVerdict, SpeculationShape, Topology, Version, open_database,
+};
+use engine_cpu::map_file;
+
+use crate::loader;
+use crate::settings::{Bytes, Options, resolve};
+
+/// Plan a model on GPUs that nobody needs to own, or on this CPU.
+///
+/// Exit code 0: planned. 2: refused, or out of memory; the plan says why. So it checks a deployment in CI.
+#[derive(Args)]
+pub struct Arguments {
+    /// Model: a folder in Hugging Face layout, a .gguf file, or a config.json.
+    #[arg(value_name = "MODEL", id = "model_path_argument")]
+    model: Option<String>,
+    /// Product of the database, e.g. h200 or rtx-pro-6000. Default: this machine's CPU.
+    #[arg(long, value_name = "ID", help_heading = "Machine")]
+    gpu: Option<String>,
+    /// GPUs of the machine. Default: one for each rank.
+    #[arg(long, value_name = "COUNT", help_heading = "Machine")]
+    count: Option<usize>,
+    /// How the GPUs are connected. Default: the product's usual way.
+    #[arg(long, value_name = "TOPOLOGY", help_heading = "Machine")]
+    topology: Option<Topology>,
+    /// Whether multicast memory works. Default: as in the product's usual machine.
+    #[arg(long, value_name = "true|false", help_heading = "Machine")]
+    multicast: Option<bool>,
+    /// Machines that the ranks are spread over.
+    #[arg(long, value_name = "COUNT", help_heading = "Machine")]
+    nodes: Option<u32>,
+    /// CUDA toolkit, e.g. 13.0.
+    #[arg(long, value_name = "VERSION", help_heading = "Machine")]
+    toolkit: Option<Version>,
+    /// NVIDIA driver, e.g. 580.65.06.
+    #[arg(long, value_name = "VERSION", help_heading = "Machine")]
+    driver: Option<Version>,
+    /// NCCL, e.g. 2.27.7.
+    #[arg(long, value_name = "VERSION", help_heading = "Machine")]
+    nccl: Option<Version>,
+    /// Tokens of a verify pass, root included: plans speculative decoding too.
+    #[arg(long, value_name = "COUNT", help_heading = "Speculation")]
+    speculative_num_draft_tokens: Option<usize>,
+    /// Hidden size of the draft model. Default: the model's.
+    #[arg(long, value_name = "SIZE", help_heading = "Speculation")]
+    draft_hidden: Option<usize>,
+    /// Weights of the draft model.
+    #[arg(long, value_name = "SIZE", help_heading = "Speculation")]
+    draft_size: Option<Bytes>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Settings file of `archway serve`.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    options: Options,
+}
+
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let plan = plan(arguments)?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&plan)?);
+    } else {
+        println!("{plan}");
+    }
+    Ok(if plan.verdict == PlanVerdict::Refused { ExitCode::from(2) } else { ExitCode::SUCCESS })
+}
+
+fn plan(arguments: &Arguments) -> Result<Plan> {
+    let mut options = resolve(&arguments.options, arguments.config.as_deref())?.options;
+    options.model = arguments.model.clone().or(options.model);
+    let model = options.model.as_deref().context("no model is given; name a folder, a .gguf file or a config.json")?;
+    let config = read_config(Path::new(model), map_file)?;
+    // Ranks as many as GPUs, unless either is said.
+    let asked = arguments.options.tensor_parallel_size.map(|ranks| ranks as usize);
+    let ranks = asked.or(arguments.count).unwrap_or(1);
+    options.tensor_parallel_size = Some(u32::try_from(ranks).context("--count is too large")?);
+    let machine = machine(arguments, &options, ranks)?;
+    let name =
+        Path::new(model).file_stem().map_or_else(|| model.to_owned(), |stem| stem.to_string_lossy().into_owned());
+    let speculation = arguments.speculative_num_draft_tokens.map(|verify_tokens| SpeculationShape {
+        verify_tokens,
+        draft_hidden: arguments.draft_hidden.unwrap_or(config.hidden),
+        draft_bytes: arguments.draft_size.map_or(0, |size| size.0),
+    });
+    let mut request = PlanRequest { speculation, ..PlanRequest::new(name, config, machine) };
+    if arguments.gpu.is_none() {
+        // The CPU backend computes in f32.
+        request = PlanRequest { activation_bytes: 4, cache_bytes: 4, ..request };
+    }
+    Ok(engine::plan::build(&loader::choices(&options).apply(request))?)
+}
+
+fn machine(arguments: &Arguments, options: &Options, ranks: usize) -> Result<Machine> {
+    let Some(gpu) = &arguments.gpu else { return Ok(Machine::Cpu(loader::host_cpu(options.threads))) };
+    let database = open_database(options.capdb.as_deref().map(Path::new))?;
+    let facts = GpuFacts {
+        topology: arguments.topology,
+        multicast: arguments.multicast,
+        nodes: arguments.nodes,
+        toolkit: arguments.toolkit.clone(),
+        driver: arguments.driver.clone(),
+        nccl: arguments.nccl.clone(),
+        environment: Vec::new(),
+    };
+    Ok(Machine::gpu(&database, gpu, arguments.count.unwrap_or(ranks), &facts)?)
+}

@@ -1,0 +1,55 @@
+//! The model's tokenizer and chat template as the server sees them.
+
+use std::sync::Arc;
+
+use engine::tokenizer::{ChatInput, ChatTemplate, Tokenizer};
+use engine_server::text::{Chat, Codec};
+use serde_json::Value;
+
+/// A tokenizer and a template, either of which may be missing.
+pub struct ModelCodec {
+    pub tokenizer: Option<Arc<Tokenizer>>,
+    pub template: Option<Arc<ChatTemplate>>,
+    /// Of the model; the tokenizer's may be smaller.
+    pub vocabulary: u32,
+}
+
+impl ModelCodec {
+    fn tokenizer(&self) -> Result<&Tokenizer, String> {
+        self.tokenizer.as_deref().ok_or_else(|| "the model was loaded without a tokenizer; send token ids".to_owned())
+    }
+}
+
+impl Codec for ModelCodec {
+    fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, String> {
+        self.tokenizer()?.encode(text, special).map_err(|error| error.to_string())
+    }
+
+    fn decode(&self, tokens: &[u32]) -> Result<String, String> {
+        Ok(self.tokenizer()?.decode(tokens, false))
+    }
+
+    fn token_bytes(&self, token: u32) -> Vec<u8> {
+        self.tokenizer.as_ref().map_or_else(Vec::new, |tokenizer| tokenizer.token_bytes(token).to_vec())
+    }
+
+    fn token_name(&self, token: u32) -> String {
+        String::from_utf8_lossy(&self.token_bytes(token)).into_owned()
+    }
+
+    fn render(&self, chat: &Chat) -> Result<String, String> {
+        let template = self.template.as_deref();
+        let template = template.ok_or("the model has no chat template; set --chat-template, or use /v1/completions")?;
+        let input = ChatInput {
+            messages: &Value::Array(chat.messages.clone()),
+            tools: None,
+            add_generation_prompt: chat.add_generation_prompt,
+            variables: &chat.variables,
+        };
+        template.render(&input).map_err(|error| error.to_string())
+    }
+
+    fn vocabulary(&self) -> u32 {
+        self.vocabulary
+    }
+}

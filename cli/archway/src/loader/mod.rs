@@ -1,0 +1,59 @@
+//! From settings to a service: what can be checked in milliseconds, then what takes time.
+
+mod codec;
+mod cpu;
+mod host;
+mod mocked;
+mod planning;
+mod report;
+mod text;
+
+use anyhow::{Context, Result, bail};
+use engine_server::service::Service;
+
+pub use host::cpu as host_cpu;
+pub use planning::choices;
+
+use crate::settings::{Device, Options};
+
+/// Settings that passed every check that needs no weights.
+pub enum Prepared {
+    Mock(mocked::Mocked),
+    Cpu(Box<cpu::Planned>),
+}
+
+/// Checks the settings and makes the plan: a wrong flag, a refused plan and a model that cannot be served fail here,
+/// before weights load.
+pub fn prepare(options: &Options) -> Result<Prepared> {
+    if options.mock_engine == Some(true) {
+        return mocked::prepare(options).map(Prepared::Mock);
+    }
+    let model = options.model.as_deref().context("no model is given; name a folder, a .gguf file or a config.json")?;
+    match options.device.unwrap_or(Device::Auto) {
+        Device::Auto | Device::Cpu => cpu::prepare(model, options).map(Box::new).map(Prepared::Cpu),
+        Device::Cuda => bail!("--device cuda: this build has no GPU backend; use --device cpu"),
+    }
+}
+
+impl Prepared {
+    /// The plan as text.
+    pub fn plan(&self) -> String {
+        match self {
+            Self::Mock(_) => "the mock engine computes nothing, so there is no plan".to_owned(),
+            Self::Cpu(planned) => planned.plan.to_string(),
+        }
+    }
+
+    /// Loads weights and starts the engine.
+    pub fn load(self) -> Result<Service> {
+        match self {
+            Self::Mock(mocked) => Ok(mocked.load()),
+            Self::Cpu(planned) => planned.load(),
+        }
+    }
+}
+
+/// A number of the settings that the engine holds in 32 bits.
+fn narrow(flag: &str, number: u64) -> Result<u32> {
+    u32::try_from(number).with_context(|| format!("--{flag} {number} is too large"))
+}
