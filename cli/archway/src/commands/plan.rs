@@ -94,8 +94,7 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
     });
     let mut request = PlanRequest { speculation, ..PlanRequest::new(name, config, machine) };
     if arguments.gpu.is_none() {
-        // The CPU backend computes in f32.
-        request = PlanRequest { activation_bytes: 4, cache_bytes: 4, ..request };
+        request = loader::cpu_request(request, &options);
     }
     Ok(engine::plan::build(&loader::choices(&options).apply(request))?)
 }

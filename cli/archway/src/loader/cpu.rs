@@ -57,13 +57,9 @@ pub fn prepare(model: &str, options: &Options) -> Result<Planned> {
     );
     let name = served_names(options, &path).into_iter().next().unwrap_or_default();
     let machine = Machine::Cpu(host::cpu(options.threads));
-    // The CPU backend holds activations and the cache in f32.
     let request = PlanRequest {
         weight_bytes: weight_bytes(&path),
-        max_rows: ROWS as usize,
-        activation_bytes: 4,
-        cache_bytes: 4,
-        ..PlanRequest::new(name, config.clone(), machine)
+        ..plan_request(PlanRequest::new(name, config.clone(), machine), options)
     };
     let plan = engine::plan::build(&choices(options).apply(request))?;
     if plan.verdict == PlanVerdict::Refused {
@@ -74,6 +70,22 @@ pub fn prepare(model: &str, options: &Options) -> Result<Planned> {
     }
     let capacity = capacity(options, &plan, &config, narrow("max-model-len", context)?)?;
     Ok(Planned { plan, path, config, capacity, options: options.clone() })
+}
+
+/// Sizes of the CPU backend: activations in f32, keys and values in f16 where the products are rounded too.
+pub fn plan_request(request: PlanRequest, options: &Options) -> PlanRequest {
+    let cache_bytes = match precision(options) {
+        Precision::Fast => 2,
+        Precision::Exact => 4,
+    };
+    PlanRequest { max_rows: ROWS as usize, activation_bytes: 4, cache_bytes, ..request }
+}
+
+fn precision(options: &Options) -> Precision {
+    match options.cpu_precision {
+        None | Some(CpuPrecision::Fast) => Precision::Fast,
+        Some(CpuPrecision::Exact) => Precision::Exact,
+    }
 }
 
 /// Bytes of the weight files; none for a configuration alone.
@@ -178,10 +190,7 @@ impl Planned {
     fn executor(&self, model: &Model, counters: &Arc<CallCounters>) -> Result<RanksExecutor> {
         let ranks = self.plan.tensor_parallel;
         let deadline = Duration::from_secs(self.options.step_timeout.unwrap_or(120));
-        let precision = match self.options.cpu_precision {
-            None | Some(CpuPrecision::Fast) => Precision::Fast,
-            Some(CpuPrecision::Exact) => Precision::Exact,
-        };
+        let precision = precision(&self.options);
         let threads = self.options.threads.map(|threads| (threads as usize / ranks).max(1));
         let factory = CpuRanks::new(CpuOptions { world_size: ranks, threads, precision, deadline });
         let config = RanksConfig {

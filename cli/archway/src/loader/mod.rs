@@ -11,6 +11,7 @@ mod text;
 use anyhow::{Context, Result, bail};
 use engine_server::service::Service;
 
+pub use cpu::plan_request as cpu_request;
 pub use host::cpu as host_cpu;
 pub use planning::choices;
 
