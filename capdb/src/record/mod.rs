@@ -7,6 +7,7 @@ mod evidence;
 mod files;
 mod fusion;
 mod gpu;
+mod patch;
 mod support;
 mod words;
 
@@ -19,5 +20,8 @@ pub use files::{
 };
 pub use fusion::Fusion;
 pub use gpu::{GpuRecord, Link, Links};
+pub use patch::{
+    PatchCondition, PatchGate, PatchKey, PatchNeed, PatchProject, PatchRecord, PatchRow, PatchTable, PatchValue,
+};
 pub use support::{KernelSupport, Support};
 pub use words::{AlgorithmId, Dtype, FusionId, ReasonClass, Topology};

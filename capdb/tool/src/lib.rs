@@ -9,6 +9,7 @@ pub mod export;
 pub mod lint;
 pub mod listing;
 pub mod migrate;
+pub mod patch;
 pub mod scaffold;
 pub mod schema;
 pub mod show;

@@ -9,7 +9,9 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
 use capdb::cases::CasesFile;
-use capdb::record::{ArchRecord, GpuRecord, Manifest, OrderFile, Overlay, SourcesFile, StackFile, VocabFile};
+use capdb::record::{
+    ArchRecord, GpuRecord, Manifest, OrderFile, Overlay, PatchRecord, SourcesFile, StackFile, VocabFile,
+};
 
 pub use committed::{Finding, FindingKind, check, write};
 pub use compatible::{Breakage, breakages};
@@ -33,6 +35,7 @@ pub const SCHEMAS: &[SchemaKind] = &[
     SchemaKind { name: "manifest", root: root::<Manifest> },
     SchemaKind { name: "order", root: root::<OrderFile> },
     SchemaKind { name: "overlay", root: root::<Overlay> },
+    SchemaKind { name: "patch", root: root::<PatchRecord> },
     SchemaKind { name: "sources", root: root::<SourcesFile> },
     SchemaKind { name: "stack", root: root::<StackFile> },
     SchemaKind { name: "vocab", root: root::<VocabFile> },

@@ -7,6 +7,7 @@ mod explain;
 mod export;
 mod list;
 mod migrate;
+mod patch;
 mod schema;
 mod show;
 mod test;
@@ -28,6 +29,7 @@ pub enum Command {
     Test(test::Args),
     List(list::Args),
     Diff(diff::Args),
+    Patch(patch::Args),
     Schema(schema::Args),
     Migrate(migrate::Args),
     Export(export::Args),
@@ -44,6 +46,7 @@ impl Command {
             Self::Test(args) => test::run(args, source),
             Self::List(args) => list::run(args, source),
             Self::Diff(args) => diff::run(args),
+            Self::Patch(args) => patch::run(args, source),
             Self::Schema(args) => schema::run(args),
             Self::Migrate(args) => migrate::run(args),
             Self::Export(args) => export::run(args, source),

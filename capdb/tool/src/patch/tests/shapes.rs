@@ -1,0 +1,231 @@
+//! Small sources of our own in each shape, and hostile ones.
+
+use std::path::Path;
+
+use capdb::database::Database;
+use capdb::record::{PatchProject, PatchRecord};
+
+use crate::patch::{Card, Effect, Finding, Release, ReleaseError, Report, Status, check, records};
+
+const UTILS: &str = "sglang/srt/distributed/device_communicators/all_reduce_utils.py";
+const SYMM: &str = "sglang/srt/distributed/device_communicators/torch_symm_mem.py";
+const COMMUNICATOR: &str = "sglang/srt/layers/communicator.py";
+const COMMON: &str = "sglang/srt/utils/common.py";
+
+const SIZES: &str = "\
+MiB = 1024 * 1024
+TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES = {
+    9: {2: 64 * MiB, 4: MiB // 2},
+}
+";
+
+const UNGUARDED: &str = "\
+class TorchSymmMemCommunicator:
+    _WORLD_SIZES_MULTIMEM = {9: [4, 6, 8]}
+
+    def __init__(self, major, ranks, handle):
+        self.major = major
+        if self.major < 9:
+            logger.warning('too old')
+            return
+        if ranks not in TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES[self.major]:
+            return
+        if handle.multicast_ptr == 0:
+            logger.warning('no multicast')
+            return
+
+    def all_reduce(self, ranks):
+        return ranks in self._WORLD_SIZES_MULTIMEM[self.major]
+";
+
+const GUARDED: &str = "\
+class TorchSymmMemCommunicator:
+    _WORLD_SIZES_MULTIMEM = {9: [4, 6, 8]}
+
+    def __init__(self, major, ranks, handle):
+        sizes = TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES.get(major)
+        if sizes is None:
+            logger.warning('not known')
+            return
+        if handle.multicast_ptr == 0:
+            logger.warning('no multicast')
+            return
+
+    def all_reduce(self, major, ranks):
+        return ranks in self._WORLD_SIZES_MULTIMEM.get(major, ())
+";
+
+const GATE: &str = "\
+_is_sm90_supported = is_sm90_supported()
+_is_sm100_supported = is_sm100_supported()
+
+
+def fuses(tokens):
+    return (_is_sm90_supported or _is_sm100_supported) and tokens > 0
+";
+
+const HELPERS: &str = "\
+is_sm90_supported = cached(partial(check, device_capability_majors=[9]))
+is_sm100_supported = cached(partial(check, device_capability_majors=[10]))
+";
+
+/// An installation of our own.
+struct Installation(tempfile::TempDir);
+
+impl Installation {
+    fn new(version: &str, symm: &str) -> Self {
+        let it = Self(tempfile::tempdir().unwrap());
+        it.write("sglang/__init__.py", b"");
+        let metadata = format!("Metadata-Version: 2.4\nName: sglang\nVersion: {version}\n\nText: no header\n");
+        it.write("sglang-1.dist-info/METADATA", metadata.as_bytes());
+        for (path, text) in [(UTILS, SIZES), (SYMM, symm), (COMMUNICATOR, GATE), (COMMON, HELPERS)] {
+            it.write(path, text.as_bytes());
+        }
+        it
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn write(&self, relative: &str, bytes: &[u8]) {
+        let path = self.path().join(relative);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+
+    fn check(&self, gpu: &str) -> Report {
+        let release = Release::find(PatchProject::Sglang, self.path()).unwrap();
+        let card = Card::new(&Database::embedded(), gpu).unwrap();
+        check(&release, &card, &embedded()).unwrap()
+    }
+}
+
+fn embedded() -> Vec<PatchRecord> {
+    records(Database::embedded_files(), None).unwrap()
+}
+
+fn find<'a>(report: &'a Report, id: &str) -> &'a Finding {
+    report.findings.iter().find(|finding| finding.id == id).unwrap()
+}
+
+const SIZES_ID: &str = "sglang-symm-mem-max-sizes";
+
+#[test]
+fn an_unguarded_lookup_would_crash_and_a_row_would_stay_inert() {
+    let report = Installation::new("0.5.9", UNGUARDED).check("rtx-pro-6000");
+    let sizes = find(&report, SIZES_ID);
+    assert_eq!((sizes.status, sizes.effect), (Status::Missing, Some(Effect::WouldCrash)));
+    assert_eq!(sizes.effect_at.as_deref(), Some(format!("{SYMM}:9").as_str()));
+    assert!(sizes.never.iter().any(|never| never.whole && never.at == format!("{SYMM}:11")), "{sizes:?}");
+    let multimem = find(&report, "sglang-multimem-world-sizes");
+    assert_eq!(multimem.effect, Some(Effect::WouldCrash));
+    assert!(multimem.not_reached.is_some());
+    let gate = find(&report, "sglang-fusion-gate-communicator");
+    assert_eq!((gate.status, gate.effect), (Status::Missing, Some(Effect::OffSilently)));
+    assert_eq!(gate.at, format!("{COMMUNICATOR}:6"));
+    assert_eq!(report.exit_code(), 1);
+}
+
+#[test]
+fn a_test_of_the_major_before_the_lookup_counts() {
+    let report = Installation::new("0.5.9", UNGUARDED).check("l40s");
+    assert_eq!(find(&report, SIZES_ID).effect, Some(Effect::OffWithWarning));
+}
+
+#[test]
+fn a_guarded_lookup_is_off_with_a_warning_and_a_default_is_silent() {
+    let report = Installation::new("0.5.15", GUARDED).check("rtx-pro-6000");
+    assert_eq!(find(&report, SIZES_ID).effect, Some(Effect::OffWithWarning));
+    assert_eq!(find(&report, "sglang-multimem-world-sizes").effect, Some(Effect::SilentFallback));
+}
+
+#[test]
+fn a_covered_card_sees_its_row_in_bytes() {
+    let report = Installation::new("0.5.15", GUARDED).check("h200");
+    let sizes = find(&report, SIZES_ID);
+    assert_eq!((sizes.status, sizes.at.as_str()), (Status::Covered, format!("{UTILS}:3").as_str()));
+    let row = sizes.theirs.as_ref().unwrap();
+    assert_eq!(row.iter().map(|(ranks, bytes)| (*ranks, *bytes)).collect::<Vec<_>>(), [(2, 64 << 20), (4, 512 << 10)]);
+    assert_eq!(find(&report, "sglang-fusion-gate-communicator").status, Status::Covered);
+}
+
+#[test]
+fn an_unknown_release_is_not_guessed() {
+    for version in ["0.4.0", "0.6.0", "0.5.15rc1"] {
+        let report = Installation::new(version, GUARDED).check("h200");
+        assert_eq!((report.exit_code(), report.findings.len()), (2, 0), "{version}");
+    }
+    let it = Installation::new("2025!1", GUARDED);
+    assert!(matches!(Release::find(PatchProject::Sglang, it.path()), Err(ReleaseError::UnknownForm(_))));
+    assert!(matches!(Release::find(PatchProject::Vllm, it.path()), Err(ReleaseError::NoPackage { .. })));
+    std::fs::remove_dir_all(it.path().join("sglang-1.dist-info")).unwrap();
+    assert!(matches!(Release::find(PatchProject::Sglang, it.path()), Err(ReleaseError::NoVersion { .. })));
+    it.write("sglang/_version.py", b"__version__ = version = '0.5.15'\n");
+    assert_eq!(Release::find(PatchProject::Sglang, &it.path().join("sglang")).unwrap().version, "0.5.15");
+    it.write("sglang-1.dist-info/METADATA", b"Name: sglang\nVersion: 0.5.15\n");
+    it.write("sglang-2.dist-info/METADATA", b"Name: sglang\nVersion: 0.5.9\n");
+    assert!(matches!(Release::find(PatchProject::Sglang, it.path()), Err(ReleaseError::TwoVersions { .. })));
+}
+
+#[test]
+fn hostile_tables_cannot_be_told_and_say_why() {
+    let deep = format!("TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES = {{9: {}1{}}}\n", "(".repeat(3000), ")".repeat(3000));
+    let huge = vec![b'#'; (4 << 20) + 1];
+    let cases: [(&[u8], &str); 10] = [
+        (&SIZES.as_bytes()[..60], "no valid Python"),
+        (b"def broken(:\n", "no valid Python"),
+        (b"TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES = load()\n", "no constant"),
+        (b"TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES = {9: {2: 1}, 9: {2: 2}}\n", "stands twice"),
+        (b"A = B\nB = A\nTORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES = {9: {2: A}}\n", "nested too deeply"),
+        (b"# coding: latin-1\nX = 1\n", "latin-1"),
+        (b"X = '\xff'\n", "not UTF-8"),
+        (b"", "is not assigned"),
+        (deep.as_bytes(), "nested too deeply"),
+        (&huge, "more than"),
+    ];
+    for (bytes, why) in cases {
+        let it = Installation::new("0.5.15", GUARDED);
+        it.write(UTILS, bytes);
+        let report = it.check("h200");
+        let finding = find(&report, SIZES_ID);
+        assert_eq!((finding.status, report.exit_code()), (Status::CannotTell, 2), "{why}");
+        let said = finding.cannot_tell.as_deref().unwrap();
+        assert!(said.contains(why), "{said:?} does not say {why:?}");
+    }
+}
+
+#[test]
+fn a_file_outside_of_the_tree_is_not_read() {
+    let it = Installation::new("0.5.15", GUARDED);
+    let outside = tempfile::tempdir().unwrap();
+    let target = outside.path().join("utils.py");
+    std::fs::write(&target, SIZES).unwrap();
+    std::fs::remove_file(it.path().join(UTILS)).unwrap();
+    std::os::unix::fs::symlink(&target, it.path().join(UTILS)).unwrap();
+    let report = it.check("h200");
+    assert!(find(&report, SIZES_ID).cannot_tell.as_deref().unwrap().contains("symbolic link"));
+}
+
+#[test]
+fn a_gate_that_means_something_else_cannot_be_told() {
+    let it = Installation::new("0.5.15", GUARDED);
+    it.write(COMMUNICATOR, GATE.replace("= is_sm90_supported()", "= anything()").as_bytes());
+    let report = it.check("h200");
+    let gate = find(&report, "sglang-fusion-gate-communicator");
+    assert!(gate.cannot_tell.as_deref().unwrap().contains("no longer stands for"), "{gate:?}");
+}
+
+#[test]
+fn every_record_is_whole() {
+    let records = embedded();
+    assert_eq!(records.len(), 9);
+    for record in &records {
+        for version in &record.read_in {
+            let version = version.parse().unwrap();
+            assert!(record.versions.matches(&version), "{}: {version} is outside of its own range", record.id);
+        }
+        let after = record.table.as_ref().and_then(|table| table.reached_after.clone());
+        assert!(after.is_none_or(|id| records.iter().any(|other| other.id == id)), "{}", record.id);
+    }
+}
