@@ -55,7 +55,7 @@ fn check(request: &PlanRequest) -> Result<(), PlanError> {
         return Err(PlanError::TooFewDevices { tensor_parallel: ranks, count: gpu.count });
     }
     // On GPUs the decision itself refuses it, with its reason; on a CPU nobody else does.
-    if matches!(request.machine, Machine::Cpu(_)) && request.config.heads % ranks != 0 {
+    if matches!(request.machine, Machine::Cpu(_)) && !request.config.heads.is_multiple_of(ranks) {
         let fitting: Vec<String> = (1..=request.config.heads)
             .filter(|ranks| request.config.heads.is_multiple_of(*ranks))
             .map(|ranks| ranks.to_string())
@@ -92,6 +92,7 @@ fn warnings(request: &PlanRequest, model: &ModelReport, sites: &[SiteReport]) ->
             model.architecture
         ));
     }
+    warnings.extend(request.config.unserved.iter().map(|why| format!("this plan cannot be served: {why}")));
     for site in sites.iter().filter(|site| site.verdict == PlanVerdict::Fallback) {
         let reasons: Vec<&str> =
             site.reasons.iter().filter(|reason| reason.class == "gap").map(|reason| reason.reason.as_str()).collect();
@@ -121,7 +122,7 @@ fn model_report(name: &str, config: &ModelConfig, context: Option<usize>) -> Mod
     ModelReport {
         name: name.to_owned(),
         architecture: config.architecture.clone(),
-        servable: !matches!(config.family, Family::Other(_)),
+        servable: !matches!(config.family, Family::Other(_)) && config.unserved.is_empty(),
         layers: config.layers,
         hidden: config.hidden,
         heads: config.heads,

@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::request::PlanRequest;
-use crate::model::{Attention, LayerKind, ModelConfig, QuantizationConfig};
+use crate::backend::CacheLayout;
+use crate::model::{Attention, LayerKind, ModelConfig, QuantizationConfig, Share, cache_layout};
 
 /// Token positions of a page.
 const PAGE_SIZE: usize = 16;
@@ -217,14 +218,18 @@ fn stays_plain(quantization: &QuantizationConfig, module: &str) -> bool {
 
 /// Bytes of one token in one rank's key-value cache.
 fn cache_bytes_per_token(config: &ModelConfig, ranks: usize, element: usize) -> u64 {
-    let width = match &config.attention {
-        Attention::Grouped { key_value_heads, head_dimension, .. } => {
-            2 * key_value_heads.div_ceil(ranks) * head_dimension
-        }
-        // The latent is shared by all heads, so every rank holds all of it.
-        Attention::Latent(latent) => latent.key_value_lora_rank + latent.rope_head_dimension,
+    let width = match widest_layout(config, ranks) {
+        CacheLayout::KeyValue { heads, head_dimension } => 2 * heads * head_dimension,
+        CacheLayout::Latent { latent, rope } => latent + rope,
     };
     (config.layers * width * element) as u64
+}
+
+/// The layout of the rank that keeps most: ranks differ where their query heads straddle key-value heads.
+fn widest_layout(config: &ModelConfig, ranks: usize) -> CacheLayout {
+    let layouts = (0..ranks.min(config.heads)).map(|rank| cache_layout(config, Share { rank, world_size: ranks }));
+    let heads = |layout: &CacheLayout| if let CacheLayout::KeyValue { heads, .. } = layout { *heads } else { 0 };
+    layouts.max_by_key(heads).unwrap_or_else(|| cache_layout(config, Share { rank: 0, world_size: 1 }))
 }
 
 /// The largest step's buffers: residual, normed, query/key/value, gate and up, and logits of the sampled rows in f32.
