@@ -9,7 +9,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .into_iter()
         .map(|candidate| (strsim::damerau_levenshtein(&lower, &candidate.to_lowercase()), candidate))
         .filter(|(distance, candidate)| *distance <= allowed && *distance < candidate.chars().count())
-        .min_by_key(|(distance, _)| *distance)
+        .min_by_key(|(distance, candidate)| (*distance, candidate.len().abs_diff(word.len())))
         .map(|(_, candidate)| candidate)
 }
 
@@ -33,6 +33,7 @@ mod tests {
         let words = ["one_shot", "two_shot", "multimem", "nccl"];
         assert_eq!(nearest("one_shto", words), Some("one_shot"));
         assert_eq!(nearest("Multimem", words), Some("multimem"));
+        assert_eq!(nearest("h201", ["h20", "h200"]), Some("h200"));
         assert_eq!(nearest("nvls", words), None);
         assert_eq!(nearest("x", ["y"]), None);
         assert_eq!(hint("nvls", &words).0, "known here: one_shot, two_shot, multimem, nccl");
