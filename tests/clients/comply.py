@@ -14,7 +14,7 @@ UNSUPPORTED = {"chat-tool-calling", "chat-image-input"}
 
 with urllib.request.urlopen(f"{URL}/v1/models") as response:
     model = json.load(response)["data"][0]["id"]
-command = [PROGRAM, "--base-url", f"{URL}/v1", "--model", model, "--format", "openai-chat", "--json", "run"]
+command = [PROGRAM, "--base-url", f"{URL}/v1", "--api-key", "none", "--model", model, "--format", "openai-chat", "--json"]
 result = subprocess.run(command, capture_output=True, text=True)
 try:
     report = json.loads(result.stdout)
