@@ -3,8 +3,8 @@
 #
 # usage: light.sh [SERVE-ARGUMENT...]     default: --mock-engine --served-model-name mock
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-here=$(dirname "${BASH_SOURCE[0]}")
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source "$here/common.sh"
 
 environment light --requirement "$here/requirements.txt"
 if [ $# -eq 0 ]; then
@@ -23,5 +23,7 @@ cat >"$clients/schemathesis.toml" <<'TOML'
 [checks.positive_data_acceptance]
 expected-statuses = ["2xx", "400", "404"]
 TOML
+# It keeps a cache in its working folder.
+cd "$clients"
 "$bin/schemathesis" --config-file "$clients/schemathesis.toml" run "$url/openapi.json" \
     --max-examples "${EXAMPLES:-60}" --seed 1 --no-color --warnings off
