@@ -52,7 +52,9 @@ fn auto_is_planned_with_assumptions_named_and_guesses_said() {
     assert_ne!(plan.verdict, PlanVerdict::Refused, "{plan}");
     assert!(plan.machine.assumed.iter().any(|fact| fact.contains("pcie_p2p")));
     assert!(plan.warnings.iter().any(|warning| warning.contains("value_guessed")), "{:?}", plan.warnings);
-    assert!(plan.model.servable);
+    // Its four-bit experts have no kernel yet, so it is planned and said to be no more than that.
+    assert!(!plan.model.servable);
+    assert!(plan.warnings.iter().any(|warning| warning.contains("cannot be served")), "{:?}", plan.warnings);
     let ladder = &plan.site(Operation::AllReduce, Site::MlpOutput, Phase::Verify).unwrap().ladder;
     assert!(ladder.windows(2).all(|pair| pair[0].up_to_bytes < pair[1].up_to_bytes));
     assert_eq!(ladder.last().unwrap().up_to_rows, 8 * 16);

@@ -74,7 +74,7 @@ impl Compute {
     /// If the lengths do not fit each other.
     pub fn linear(&self, input: &[f32], weights: &[QuantMatrix], bias: Option<&[f32]>, output: &mut [f32]) {
         let Some(columns) = weights.first().map(QuantMatrix::columns) else { return };
-        assert!(columns > 0 && input.len() % columns == 0, "an input of whole rows of {columns}");
+        assert!(columns > 0 && input.len().is_multiple_of(columns), "an input of whole rows of {columns}");
         assert!(weights.iter().all(|weight| weight.columns() == columns), "matrices that are one below the other");
         let (rows, width) = (input.len() / columns, weights.iter().map(QuantMatrix::rows).sum());
         let shared = Output::new(output, rows, width);
@@ -177,7 +177,7 @@ fn interleave(input: &[f32], columns: usize, output: &mut [f32]) {
 }
 
 fn add_bias(output: &mut [f32], bias: &[f32]) {
-    assert!(!bias.is_empty() && output.len() % bias.len() == 0, "a bias as long as a row");
+    assert!(!bias.is_empty() && output.len().is_multiple_of(bias.len()), "a bias as long as a row");
     for row in output.chunks_exact_mut(bias.len()) {
         for (value, bias) in row.iter_mut().zip(bias) {
             *value += bias;

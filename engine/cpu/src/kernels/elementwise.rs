@@ -14,7 +14,10 @@ impl Compute {
     /// # Panics
     /// If input and output are not equally many whole rows.
     pub fn rms_norm(&self, input: &[f32], weight: &[f32], epsilon: f32, output: &mut [f32]) {
-        assert!(!weight.is_empty() && input.len() == output.len() && input.len() % weight.len() == 0, "whole rows");
+        assert!(
+            !weight.is_empty() && input.len() == output.len() && input.len().is_multiple_of(weight.len()),
+            "whole rows"
+        );
         let chunk = self.rows_together(input.len(), weight.len());
         self.pool.run_chunks(output, chunk, |index, output| {
             let input = &input[index * chunk..][..output.len()];
@@ -40,7 +43,7 @@ impl Compute {
     /// # Panics
     /// If input and output are not equally many whole rows.
     pub fn activate(&self, activation: Activation, input: &[f32], width: usize, output: &mut [f32]) {
-        assert!(width > 0 && output.len() % width == 0 && input.len() == 2 * output.len(), "whole rows");
+        assert!(width > 0 && output.len().is_multiple_of(width) && input.len() == 2 * output.len(), "whole rows");
         let chunk = self.rows_together(input.len(), 2 * width) / 2;
         self.pool.run_chunks(output, chunk, |index, output| {
             let input = &input[2 * index * chunk..][..2 * output.len()];
@@ -56,7 +59,7 @@ impl Compute {
     /// # Panics
     /// If the values are not whole rows.
     pub fn softmax(&self, values: &mut [f32], width: usize) {
-        assert!(width > 0 && values.len() % width == 0, "whole rows");
+        assert!(width > 0 && values.len().is_multiple_of(width), "whole rows");
         let chunk = self.rows_together(values.len(), width);
         self.pool.run_chunks(values, chunk, |_, values| {
             for row in values.chunks_exact_mut(width) {
@@ -159,7 +162,7 @@ fn swish<S: Simd>(s: S, value: S::Floats, inner: S::Floats) -> S::Floats {
 /// `(1 + tanh(x)) / 2` is the logistic function of `2 x`; this is gelu's `2 x`.
 #[inline(always)]
 fn gelu_inner<S: Simd>(s: S, value: S::Floats) -> S::Floats {
-    const FACTOR: f32 = 1.595_769_1;
+    const FACTOR: f32 = 1.595_769;
     let cube = s.mul(s.mul(value, value), value);
     s.mul(s.splat(FACTOR), s.fma(s.splat(0.044_715), cube, value))
 }

@@ -38,7 +38,7 @@ impl QuantMatrix {
     pub fn pack(part: &MatrixPart<'_>) -> Result<Self, BackendError> {
         let (file, kind) = (FileRows::new(part), part.tensor.kind);
         let block = kind.block_elements();
-        if part.columns.start % block != 0 || part.columns.end % block != 0 {
+        if !part.columns.start.is_multiple_of(block) || !part.columns.end.is_multiple_of(block) {
             return Self::pack_values(part);
         }
         let error = BackendError::WeightType { operation: "linear", kind };

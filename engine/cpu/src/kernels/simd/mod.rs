@@ -90,8 +90,7 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
 /// Range reduction by powers of two and the polynomial of the Cephes library's `expf`.
 #[inline(always)]
 fn exp<S: Simd>(s: S, a: S::Floats) -> S::Floats {
-    const COEFFICIENTS: [f32; 6] =
-        [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 5.000_000_1e-1];
+    const COEFFICIENTS: [f32; 6] = [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 5e-1];
     // The order of operands lets a NaN pass both clamps.
     let clamped = s.max(s.splat(-104.0), s.min(s.splat(89.0), a));
     let power = s.round(s.mul(clamped, s.splat(std::f32::consts::LOG2_E)));
