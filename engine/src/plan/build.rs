@@ -86,7 +86,7 @@ fn refusals(sites: &[SiteReport]) -> Vec<String> {
 
 fn warnings(request: &PlanRequest, model: &ModelReport, sites: &[SiteReport]) -> Vec<String> {
     let mut warnings = Vec::new();
-    if !model.servable {
+    if matches!(request.config.family, Family::Other(_)) {
         warnings.push(format!(
             "the engine has no forward pass for `{}` yet: this plan cannot be served",
             model.architecture
