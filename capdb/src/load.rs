@@ -117,9 +117,14 @@ impl Loaded {
 /// Line and column of a byte, both from 1; columns count characters.
 pub fn place(bytes: &[u8], byte: usize) -> (usize, usize) {
     let before = &bytes[..byte.min(bytes.len())];
-    let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+    let line = line(bytes, byte);
     let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
     (line, 1 + String::from_utf8_lossy(&before[start..]).chars().count())
+}
+
+/// Line of a byte, from 1.
+pub fn line(bytes: &[u8], byte: usize) -> usize {
+    1 + bytes[..byte.min(bytes.len())].iter().filter(|byte| **byte == b'\n').count()
 }
 
 /// Every `.yaml` file below a folder, sorted by path. Other files are left alone; a symbolic link to a folder is not followed.

@@ -173,12 +173,11 @@ fn ladder_rung(
 /// The algorithms in the order in which `auto` tries them.
 pub(super) struct Rungs {
     ids: [Option<AlgorithmId>; AlgorithmId::ALL.len()],
-    notes: [Reasons; AlgorithmId::ALL.len()],
 }
 
 impl Rungs {
     pub fn of(table: &Table, host: &HostFacts, shape: &Shape, request: &Request) -> Self {
-        let mut rungs = Self { ids: [None; 4], notes: [Reasons::NONE; 4] };
+        let mut rungs = Self { ids: [None; AlgorithmId::ALL.len()] };
         let message = shape.message.unwrap_or(1);
         let winner = ladder(table, host, shape, request)
             .and_then(|ladder| ladder.rungs.iter().find(|rung| message <= rung.up_to));
@@ -191,10 +190,6 @@ impl Rungs {
             rungs.push(id);
         }
         rungs.push(AlgorithmId::Nccl);
-        let stack = table.stack_strikes(host);
-        for &id in AlgorithmId::ALL {
-            rungs.notes[id as usize] = strikes(table, host, shape, request, id, stack).notes;
-        }
         rungs
     }
 
@@ -213,20 +208,5 @@ impl Rungs {
 
     pub fn iter(&self) -> impl Iterator<Item = AlgorithmId> {
         self.ids.iter().flatten().copied()
-    }
-
-    pub fn strikes(&self, id: AlgorithmId, rejected: &[Reasons; 4]) -> Reasons {
-        rejected[id as usize]
-    }
-
-    pub fn notes(&self, id: AlgorithmId) -> Reasons {
-        self.notes[id as usize]
-    }
-}
-
-impl Reasons {
-    /// NCCL is taken even when something stands against it, since nothing is below it; then it must be said.
-    pub(super) fn only_for_last_rung(self, id: AlgorithmId) -> Reasons {
-        if id == AlgorithmId::Nccl { self } else { Reasons::NONE }
     }
 }

@@ -16,7 +16,7 @@ pub use reason::{Reason, Reasons};
 pub use table::Table;
 
 use crate::record::{AlgorithmId, FusionId};
-use algorithm::{Rungs, strikes};
+use algorithm::{Rungs, Strikes, strikes};
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,15 +87,41 @@ fn decide_once(table: &Table, host: &HostFacts, shape: &Shape, request: &Request
     if shape.world_size == 1 {
         return one_rank(stack, request);
     }
-    let mut rejected = [Reasons::NONE; AlgorithmId::ALL.len()];
+    let mut judged = [Strikes::default(); AlgorithmId::ALL.len()];
     for &id in AlgorithmId::ALL {
-        rejected[id as usize] = strikes(table, host, shape, request, id, stack).reasons;
+        judged[id as usize] = strikes(table, host, shape, request, id, stack);
     }
-    let rungs = Rungs::of(table, host, shape, request);
+    let question = Question { table, host, shape, request, judged: &judged, stack };
     match request.allreduce {
-        AllReduceRequest::Auto => auto(table, host, shape, request, &rungs, rejected),
-        AllReduceRequest::Algorithm(id) => explicit(table, host, shape, request, id, rejected),
-        AllReduceRequest::SymmetricMemory => symmetric(table, host, shape, request, &rungs, rejected),
+        AllReduceRequest::Auto => auto(&question),
+        AllReduceRequest::Algorithm(id) => explicit(&question, id),
+        AllReduceRequest::SymmetricMemory => symmetric(&question),
+    }
+}
+
+/// One question with what stands for and against each algorithm.
+struct Question<'a> {
+    table: &'a Table,
+    host: &'a HostFacts,
+    shape: &'a Shape,
+    request: &'a Request,
+    /// By `AlgorithmId`.
+    judged: &'a [Strikes; AlgorithmId::ALL.len()],
+    /// What strikes out every rung but NCCL.
+    stack: Reasons,
+}
+
+impl Question<'_> {
+    fn rejected(&self) -> [Reasons; AlgorithmId::ALL.len()] {
+        self.judged.map(|strikes| strikes.reasons)
+    }
+
+    fn rungs(&self) -> Rungs {
+        Rungs::of(self.table, self.host, self.shape, self.request)
+    }
+
+    fn fusion(&self, id: AlgorithmId) -> fusion::Choice {
+        fusion::choose(self.table, self.host, self.shape, self.request, id)
     }
 }
 
@@ -136,33 +162,24 @@ fn refused(reasons: Reasons, rejected: [Reasons; AlgorithmId::ALL.len()]) -> Dec
 }
 
 /// Walks the rungs and takes the first one that nothing strikes out; with `fusion: fused`, the first that can be fused.
-fn auto(
-    table: &Table,
-    host: &HostFacts,
-    shape: &Shape,
-    request: &Request,
-    rungs: &Rungs,
-    rejected: [Reasons; 4],
-) -> Decision {
+fn auto(question: &Question<'_>) -> Decision {
+    let rejected = question.rejected();
     // A stack that strikes out every rung but NCCL is a fallback even where a rule would have led to NCCL as well.
-    let mut reasons = table.stack_strikes(host);
+    let mut reasons = question.stack;
     let mut gap = !reasons.is_empty();
-    for id in rungs.iter() {
-        let strike = if id == AlgorithmId::Nccl { Reasons::NONE } else { rungs.strikes(id, &rejected) };
-        let fused = fusion::choose(table, host, shape, request, id);
-        let unfit =
-            if request.fusion == FusionRequest::Fused && fused.id.is_none() { fused.reasons } else { Reasons::NONE };
+    for id in question.rungs().iter() {
+        let Strikes { reasons: against, notes } = question.judged[id as usize];
+        // Nothing is below NCCL, so it is taken even when something stands against it; then that must be said.
+        let last = id == AlgorithmId::Nccl;
+        let strike = if last { Reasons::NONE } else { against };
+        let fused = question.fusion(id);
+        let wanted = question.request.fusion == FusionRequest::Fused && fused.id.is_none();
+        let unfit = if wanted { fused.reasons } else { Reasons::NONE };
         if strike.is_empty() && unfit.is_empty() {
-            let own = rungs.notes(id).union(rejected[id as usize].only_for_last_rung(id));
+            let own = if last { notes.union(against) } else { notes };
             let verdict = if gap { Verdict::Fallback } else { Verdict::Selected };
-            return Decision {
-                verdict,
-                algorithm: Some(id),
-                fusion: fused.id,
-                reasons: reasons.union(own).union(fused.reasons),
-                rejected,
-                nearest: None,
-            };
+            let reasons = reasons.union(own).union(fused.reasons);
+            return Decision { verdict, algorithm: Some(id), fusion: fused.id, reasons, rejected, nearest: None };
         }
         let all = strike.union(unfit);
         gap |= all.all_gaps();
@@ -172,45 +189,33 @@ fn auto(
 }
 
 /// A request for one algorithm: met by it, or refused with every reason that holds.
-fn explicit(
-    table: &Table,
-    host: &HostFacts,
-    shape: &Shape,
-    request: &Request,
-    id: AlgorithmId,
-    rejected: [Reasons; 4],
-) -> Decision {
-    let strike = strikes(table, host, shape, request, id, table.stack_strikes(host));
-    if !strike.reasons.is_empty() {
-        return refused(strike.reasons, rejected);
+fn explicit(question: &Question<'_>, id: AlgorithmId) -> Decision {
+    let Strikes { reasons: against, notes } = question.judged[id as usize];
+    let rejected = question.rejected();
+    if !against.is_empty() {
+        return refused(against, rejected);
     }
-    let fused = fusion::choose(table, host, shape, request, id);
-    if request.fusion == FusionRequest::Fused && fused.id.is_none() {
+    let fused = question.fusion(id);
+    if question.request.fusion == FusionRequest::Fused && fused.id.is_none() {
         return refused(fused.reasons, rejected);
     }
-    let reasons = strike.notes.union(fused.reasons);
+    let reasons = notes.union(fused.reasons);
     Decision { verdict: Verdict::Selected, algorithm: Some(id), fusion: fused.id, reasons, rejected, nearest: None }
 }
 
 /// A request for any algorithm whose buffers live in symmetric memory.
-fn symmetric(
-    table: &Table,
-    host: &HostFacts,
-    shape: &Shape,
-    request: &Request,
-    rungs: &Rungs,
-    rejected: [Reasons; 4],
-) -> Decision {
+fn symmetric(question: &Question<'_>) -> Decision {
+    let rungs = question.rungs();
     let mut reasons = Reasons::NONE;
     let order = rungs.iter().chain(AlgorithmId::ALL.iter().copied().filter(|id| !rungs.contains(*id)));
     for id in order.filter(|id| id.is_symmetric()) {
-        let decision = explicit(table, host, shape, request, id, rejected);
+        let decision = explicit(question, id);
         if decision.verdict != Verdict::Refused {
             return Decision { reasons: decision.reasons.union(reasons), ..decision };
         }
         reasons = reasons.union(decision.reasons);
     }
-    refused(reasons, rejected)
+    refused(reasons, question.rejected())
 }
 
 #[cfg(test)]

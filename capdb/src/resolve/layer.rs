@@ -1,11 +1,13 @@
 //! Laying one record over what is there.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::Resolved;
 use super::origin::Origin;
-use crate::load::place;
+use crate::load;
 use crate::record::Evidence;
 use crate::yaml::{Node, NodeKind};
 
@@ -116,11 +118,11 @@ fn set(resolved: &mut Resolved, layer: &Layer<'_>, node: &Node, pointer: &str, s
     let Some((parent, key)) = pointer.rsplit_once('/') else { return };
     ensure_object(resolved, parent);
     if let Some(Value::Object(map)) = resolved.value.pointer_mut(parent) {
-        map.insert(unescape(key), node.to_json());
+        map.insert(unescape(key).into_owned(), node.to_json());
     }
     let relative = pointer.strip_prefix(scope.block.as_str()).unwrap_or("").trim_start_matches('/').replace('/', ".");
     let own = scope.keys.iter().find(|(path, _)| *path == relative).map(|(_, evidence)| evidence.clone());
-    let line = if layer.bytes.is_empty() { 0 } else { place(layer.bytes, node.span.start).0 };
+    let line = if layer.bytes.is_empty() { 0 } else { load::line(layer.bytes, node.span.start) };
     let origin = Origin {
         layer: layer.id.to_owned(),
         file: layer.file.to_owned(),
@@ -140,14 +142,14 @@ fn ensure_object(resolved: &mut Resolved, pointer: &str) {
     let Some((parent, key)) = pointer.rsplit_once('/') else { return };
     ensure_object(resolved, parent);
     if let Some(Value::Object(map)) = resolved.value.pointer_mut(parent) {
-        map.insert(unescape(key), Value::Object(Map::new()));
+        map.insert(unescape(key).into_owned(), Value::Object(Map::new()));
     }
 }
 
 fn remove(resolved: &mut Resolved, pointer: &str) {
     let Some((parent, key)) = pointer.rsplit_once('/') else { return };
     if let Some(Value::Object(map)) = resolved.value.pointer_mut(parent) {
-        map.shift_remove(&unescape(key));
+        map.shift_remove(unescape(key).as_ref());
     }
     let prefix = format!("{pointer}/");
     resolved.origins.remove(pointer);
@@ -162,10 +164,11 @@ fn remove(resolved: &mut Resolved, pointer: &str) {
     }
 }
 
-fn escape(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
+/// Hardly any key holds one of the two characters, so hardly any is copied.
+fn escape(key: &str) -> Cow<'_, str> {
+    if key.contains(['~', '/']) { Cow::Owned(key.replace('~', "~0").replace('/', "~1")) } else { Cow::Borrowed(key) }
 }
 
-fn unescape(key: &str) -> String {
-    key.replace("~1", "/").replace("~0", "~")
+fn unescape(key: &str) -> Cow<'_, str> {
+    if key.contains('~') { Cow::Owned(key.replace("~1", "/").replace("~0", "~")) } else { Cow::Borrowed(key) }
 }

@@ -215,6 +215,15 @@ fn help_teaches_with_examples() {
         let help = text(&capdb(&[command, "--help"]).stdout);
         assert!(help.contains("Examples:\n  capdb ") || help.contains("Examples:\n  git "), "{command}: {help}");
     }
+    // The book speaks of every command that the help lists.
+    let book =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/commands.md")).unwrap();
+    let help = text(&capdb(&["--help"]).stdout);
+    let listed = help.split("Commands:").nth(1).unwrap().split("Options:").next().unwrap();
+    let names = listed.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    for name in names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help") {
+        assert!(book.contains(&format!("## `capdb {name}")), "{name} is not in docs/src/commands.md");
+    }
     for shell in ["bash", "zsh", "fish"] {
         assert!(text(&capdb(&["completions", shell]).stdout).contains("add-arch"), "{shell}");
     }

@@ -18,7 +18,7 @@ fn check(subject: &Subject<'_>, problems: &mut Vec<Problem>) {
         FileKind::Gpu => subject.root.get("arch"),
         _ => None,
     };
-    let Some(parent) = parent.and_then(Node::text).and_then(|id| subject.tree.resolve(id)) else { return };
+    let Some(parent) = parent.and_then(Node::text).and_then(|id| subject.tree.parent(id)) else { return };
     let Some(own) = subject.resolved() else { return };
     for block in subject.blocks() {
         let values = block.values();

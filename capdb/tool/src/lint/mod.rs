@@ -112,3 +112,34 @@ pub fn run(tree: &Tree<'_>) -> Vec<Problem> {
     }
     problems
 }
+
+#[cfg(test)]
+mod tests {
+    use super::LINTS;
+
+    /// The page of the book is written from the list; `UPDATE=1 cargo test` writes it again.
+    #[test]
+    fn the_book_lists_every_lint() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/lints.md");
+        let mut page = String::from(
+            "# Lints\n\nLaws of the data that no schema can say. A lint looks only at files that the schema accepts.\n\n",
+        );
+        page.push_str("| lint | looks at | law |\n|---|---|---|\n");
+        for lint in LINTS {
+            page.push_str(&format!("| `{}` | {} | {} |\n", lint.name, lint.scope(), lint.about.replace('|', "\\|")));
+        }
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(&path, &page).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap_or_default(), page, "run `UPDATE=1 cargo test -p capdb-tool`");
+    }
+
+    #[test]
+    fn names_are_unique_and_say_a_sentence() {
+        let mut names: Vec<&str> = LINTS.iter().map(|lint| lint.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), LINTS.len());
+        assert!(LINTS.iter().all(|lint| lint.about.ends_with('.')));
+    }
+}

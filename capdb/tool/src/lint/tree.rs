@@ -1,6 +1,7 @@
 //! The database as lints see it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use capdb::assembly::{Assembly, Index};
 use capdb::load::{FileKind, Loaded};
@@ -13,6 +14,8 @@ pub struct Tree<'a> {
     sound: &'a [bool],
     /// Whether the files are a whole database, so that what is missing is missing.
     complete: bool,
+    /// Merged parents: many records share one.
+    parents: Mutex<HashMap<String, Option<Arc<Resolved>>>>,
     /// Cells that decision cases speak of: (architecture, world size, algorithm).
     covered: HashSet<(String, u64, String)>,
 }
@@ -20,7 +23,7 @@ pub struct Tree<'a> {
 impl<'a> Tree<'a> {
     /// `sound` says for each file whether the schema accepts it.
     pub fn new(assembly: &'a Assembly, sound: &'a [bool], complete: bool) -> Self {
-        let mut tree = Self { assembly, sound, complete, covered: HashSet::new() };
+        let mut tree = Self { assembly, sound, complete, parents: Mutex::default(), covered: HashSet::new() };
         tree.covered = tree.cells_of_cases();
         tree
     }
@@ -48,10 +51,10 @@ impl<'a> Tree<'a> {
         self.assembly.resolve(id).ok()
     }
 
-    /// The file of a record, if it is sound.
-    pub fn record(&self, kind: FileKind, id: &str) -> Option<(&'a Loaded, &'a Node)> {
-        let loaded = self.assembly.find(kind, id)?;
-        self.files().find(|other| std::ptr::eq(*other, loaded)).and_then(|loaded| Some((loaded, loaded.root()?)))
+    /// The same for a record that others extend, merged once.
+    pub fn parent(&self, id: &str) -> Option<Arc<Resolved>> {
+        let mut parents = self.parents.lock().unwrap_or_else(PoisonError::into_inner);
+        parents.entry(id.to_owned()).or_insert_with(|| self.resolve(id).map(Arc::new)).clone()
     }
 
     pub fn covers(&self, arch: &str, world_size: u64, algorithm: &str) -> bool {
