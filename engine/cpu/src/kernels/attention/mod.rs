@@ -14,9 +14,9 @@ use engine::backend::{Blocks, HeadGroups, Segment, StepInput, TreeMask};
 
 pub use cache::{CacheElement, KeyValueCache, KeyValueColumns};
 
-use super::{compute::Compute, product::Output, simd::LANES};
+use super::{compute::Compute, product::Output};
 use cache::F16;
-use tile::PieceWork;
+use tile::{Memory, PieceWork};
 
 /// Multiplications of scores and values below which the other threads are not worth waking.
 const WORTH_SHARING: usize = 128 * 1024;
@@ -25,8 +25,7 @@ const WORTH_SHARING: usize = 128 * 1024;
 const LARGEST_PIECE: usize = 32;
 
 thread_local! {
-    /// Each thread's memory for scores, as large as its longest sequence has needed.
-    static SCORES: RefCell<Vec<[f32; LANES]>> = const { RefCell::new(Vec::new()) };
+    static MEMORY: RefCell<Memory> = RefCell::default();
 }
 
 /// What one call reads. The step's own keys and values are in the cache already.
@@ -104,9 +103,9 @@ impl Compute {
         let pieces = pieces(attention, most);
         let run = |index: usize| {
             let piece = &pieces[index];
-            SCORES.with_borrow_mut(|scores| match attention.cache.element() {
-                CacheElement::F32 => self.isa.run(PieceWork::<f32>::new(attention, piece, shared, scores)),
-                CacheElement::F16 => self.isa.run(PieceWork::<F16>::new(attention, piece, shared, scores)),
+            MEMORY.with_borrow_mut(|memory| match attention.cache.element() {
+                CacheElement::F32 => self.isa.run(PieceWork::<f32>::new(attention, piece, shared, memory)),
+                CacheElement::F16 => self.isa.run(PieceWork::<F16>::new(attention, piece, shared, memory)),
             });
         };
         if small { (0..pieces.len()).for_each(run) } else { self.pool.run(pieces.len(), run) }

@@ -15,14 +15,21 @@ pub(super) struct PieceWork<'a, E> {
     attention: &'a Attention<'a>,
     piece: &'a Piece<'a>,
     output: Output,
-    /// Scores of the queries of a tile, each over its blocks of 16 positions.
-    scores: &'a mut Vec<[f32; LANES]>,
+    memory: &'a mut Memory,
     element: PhantomData<E>,
 }
 
+/// What a thread works in; as large as its longest sequence has needed.
+#[derive(Default)]
+pub(super) struct Memory {
+    /// `[blocks, queries, 16 positions]`: scores, then weights.
+    scores: Vec<[f32; LANES]>,
+    /// `[dimension, queries]`.
+    queries: Vec<f32>,
+}
+
 /// Queries that are computed together.
-struct Tile<'a, const QUERIES: usize> {
-    queries: [&'a [f32]; QUERIES],
+struct Tile<const QUERIES: usize> {
     /// Row of the sequence of each query.
     indices: [usize; QUERIES],
     spans: [usize; QUERIES],
@@ -39,14 +46,13 @@ struct BlockPlace {
 }
 
 impl<'a, E: Element> PieceWork<'a, E> {
-    /// `scores` is memory to work in.
     pub(super) fn new(
         attention: &'a Attention<'a>,
         piece: &'a Piece<'a>,
         output: Output,
-        scores: &'a mut Vec<[f32; LANES]>,
+        memory: &'a mut Memory,
     ) -> Self {
-        Self { attention, piece, output, scores, element: PhantomData }
+        Self { attention, piece, output, memory, element: PhantomData }
     }
 
     /// Row of the sequence and query head of a pair.
@@ -55,19 +61,24 @@ impl<'a, E: Element> PieceWork<'a, E> {
         (pair / heads, self.piece.heads.start + pair % heads)
     }
 
-    fn tile<const QUERIES: usize>(&self, first: usize) -> Tile<'a, QUERIES> {
+    /// Interleaves the queries of pairs `first..first + QUERIES` and finds what they see.
+    fn tile<const QUERIES: usize>(&mut self, first: usize) -> Tile<QUERIES> {
         let Attention { source, query, .. } = *self.attention;
         let indices = std::array::from_fn(|at| self.pair(first + at).0);
-        let queries = std::array::from_fn(|at| {
+        self.memory.queries.resize(QUERIES * query.width, 0.0);
+        for at in 0..QUERIES {
             let (index, head) = self.pair(first + at);
             let start = (self.piece.view.first_row + index) * query.row + query.offset + head * query.stride;
-            &source[start..start + query.width]
-        });
+            let places = self.memory.queries.as_chunks_mut::<QUERIES>().0;
+            for (place, value) in places.iter_mut().zip(&source[start..start + query.width]) {
+                place[at] = *value;
+            }
+        }
         let spans: [usize; QUERIES] = std::array::from_fn(|at| self.piece.view.span(indices[at]));
         let longest = spans.iter().copied().max().unwrap_or(0);
         let (size, page_blocks) = (self.attention.cache.page_size(), self.attention.cache.page_blocks());
         let blocks = longest / size * page_blocks + (longest % size).div_ceil(LANES);
-        Tile { queries, indices, spans, blocks }
+        Tile { indices, spans, blocks }
     }
 
     #[inline(always)]
@@ -84,24 +95,26 @@ impl<'a, E: Element> PieceWork<'a, E> {
     fn block_scores<S: Simd, const QUERIES: usize>(
         &self,
         s: S,
-        tile: &Tile<'_, QUERIES>,
+        tile: &Tile<QUERIES>,
         place: &BlockPlace,
     ) -> [[f32; LANES]; QUERIES] {
         let Attention { cache, layer, scale, .. } = *self.attention;
         let keys = cache.keys::<E>(layer, place.page, self.piece.cached_head, place.block);
         let mut sums = [[s.splat(0.0); 2]; QUERIES];
+        let queries = self.memory.queries.as_chunks::<QUERIES>().0;
         let (pairs, last) = keys.as_chunks::<2>();
-        for (index, [even, odd]) in pairs.iter().enumerate() {
+        let (query_pairs, last_query) = queries.as_chunks::<2>();
+        for ([even, odd], [even_query, odd_query]) in pairs.iter().zip(query_pairs) {
             let (even, odd) = (E::load(s, even), E::load(s, odd));
             for at in 0..QUERIES {
-                sums[at][0] = s.fma(even, s.splat(tile.queries[at][2 * index]), sums[at][0]);
-                sums[at][1] = s.fma(odd, s.splat(tile.queries[at][2 * index + 1]), sums[at][1]);
+                sums[at][0] = s.fma(even, s.splat(even_query[at]), sums[at][0]);
+                sums[at][1] = s.fma(odd, s.splat(odd_query[at]), sums[at][1]);
             }
         }
-        for key in last {
+        for (key, query) in last.iter().zip(last_query) {
             let key = E::load(s, key);
-            for at in 0..QUERIES {
-                sums[at][0] = s.fma(key, s.splat(tile.queries[at][2 * pairs.len()]), sums[at][0]);
+            for (sums, query) in sums.iter_mut().zip(query) {
+                sums[0] = s.fma(key, s.splat(*query), sums[0]);
             }
         }
         let mut lanes = [[0.0; LANES]; QUERIES];
@@ -129,23 +142,18 @@ impl<'a, E: Element> PieceWork<'a, E> {
     #[inline(always)]
     fn run_tile<S: Simd, const QUERIES: usize>(&mut self, s: S, first: usize) -> usize {
         let tile = self.tile::<QUERIES>(first);
-        self.scores.resize(self.scores.len().max(QUERIES * tile.blocks), [0.0; LANES]);
+        self.memory.scores.resize(QUERIES * tile.blocks, [0.0; LANES]);
         for index in 0..tile.blocks {
             let lanes = self.block_scores(s, &tile, &self.place(index));
-            for (at, lanes) in lanes.iter().enumerate() {
-                self.scores[at * tile.blocks + index] = *lanes;
-            }
+            self.memory.scores[index * QUERIES..(index + 1) * QUERIES].copy_from_slice(&lanes);
         }
-        let mut sums = [0.0; QUERIES];
-        for (sum, scores) in sums.iter_mut().zip(self.scores.chunks_exact_mut(tile.blocks)) {
-            *sum = softmax(s, scores);
-        }
+        let sums = softmax::<S, QUERIES>(s, self.memory.scores.as_chunks_mut().0);
         let vectors = self.attention.cache.padded_dimension() / LANES;
         let mut vector = 0;
         while vector < vectors {
-            vector += if const { fits::<S>(4) } && vectors - vector >= 4 {
+            vector += if const { fits::<S>(4 * QUERIES) } && vectors - vector >= 4 {
                 self.sum::<S, QUERIES, 4>(s, &tile, first, vector, sums)
-            } else if const { fits::<S>(2) } && vectors - vector >= 2 {
+            } else if const { fits::<S>(2 * QUERIES) } && vectors - vector >= 2 {
                 self.sum::<S, QUERIES, 2>(s, &tile, first, vector, sums)
             } else {
                 self.sum::<S, QUERIES, 1>(s, &tile, first, vector, sums)
@@ -159,7 +167,7 @@ impl<'a, E: Element> PieceWork<'a, E> {
     fn sum<S: Simd, const QUERIES: usize, const VECTORS: usize>(
         &self,
         s: S,
-        tile: &Tile<'_, QUERIES>,
+        tile: &Tile<QUERIES>,
         first: usize,
         vector: usize,
         sums: [f32; QUERIES],
@@ -168,17 +176,22 @@ impl<'a, E: Element> PieceWork<'a, E> {
         let per_position = cache.padded_dimension() / LANES;
         let longest = tile.spans.iter().copied().max().unwrap_or(0);
         let mut totals = [[s.splat(0.0); VECTORS]; QUERIES];
-        for index in 0..tile.blocks {
+        let weights = self.memory.scores.as_chunks::<QUERIES>().0;
+        for (index, weights) in weights.iter().enumerate() {
             let place = self.place(index);
             let values = cache.values::<E>(layer, place.page, self.piece.cached_head, place.block);
             // Slots after the longest span may hold anything.
             let count = place.count.min(longest - place.position);
-            for (lane, values) in values.chunks_exact(per_position).take(count).enumerate() {
-                let values: &[_; VECTORS] = values[vector..].first_chunk().expect("as many vectors are left");
-                for at in 0..QUERIES {
-                    let weight = s.splat(self.scores[at * tile.blocks + index][lane]);
-                    for (total, value) in totals[at].iter_mut().zip(values) {
-                        *total = s.fma(weight, E::load(s, value), *total);
+            for (lane, stored) in (0..LANES).zip(values.chunks_exact(per_position)).take(count) {
+                let stored: &[_; VECTORS] = stored[vector..].first_chunk().expect("as many vectors are left");
+                let mut values = [s.splat(0.0); VECTORS];
+                for (value, stored) in values.iter_mut().zip(stored) {
+                    *value = E::load(s, stored);
+                }
+                for (totals, weights) in totals.iter_mut().zip(weights) {
+                    let weight = s.splat(weights[lane]);
+                    for (total, value) in totals.iter_mut().zip(&values) {
+                        *total = s.fma(weight, *value, *total);
                     }
                 }
             }
@@ -209,9 +222,12 @@ impl<E: Element> Work for PieceWork<'_, E> {
         let mut pair = self.piece.pairs.start;
         while pair < self.piece.pairs.end {
             let left = self.piece.pairs.end - pair;
-            pair += if const { fits::<S>(4) } && left >= 4 {
+            // Scores take two sums for each query.
+            pair += if const { fits::<S>(16) } && left >= 8 {
+                self.run_tile::<S, 8>(s, pair)
+            } else if const { fits::<S>(8) } && left >= 4 {
                 self.run_tile::<S, 4>(s, pair)
-            } else if const { fits::<S>(2) } && left >= 2 {
+            } else if const { fits::<S>(4) } && left >= 2 {
                 self.run_tile::<S, 2>(s, pair)
             } else {
                 self.run_tile::<S, 1>(s, pair)
@@ -220,25 +236,28 @@ impl<E: Element> Work for PieceWork<'_, E> {
     }
 }
 
-/// Scores to weights `e^(score - largest)`; returns their sum, which is not a number if a score is
-/// not.
+/// Scores to weights `e^(score - largest)`; returns each query's sum, which is not a number if a score is not.
 #[inline(always)]
-fn softmax<S: Simd>(s: S, scores: &mut [[f32; LANES]]) -> f32 {
-    let mut largest = s.splat(f32::NEG_INFINITY);
-    for block in &*scores {
-        largest = s.max(largest, s.load(block));
+fn softmax<S: Simd, const QUERIES: usize>(s: S, scores: &mut [[[f32; LANES]; QUERIES]]) -> [f32; QUERIES] {
+    let mut sums = [0.0; QUERIES];
+    for (at, sum) in sums.iter_mut().enumerate() {
+        let mut largest = s.splat(f32::NEG_INFINITY);
+        for block in &*scores {
+            largest = s.max(largest, s.load(&block[at]));
+        }
+        let largest = s.splat(s.largest(largest));
+        let mut total = s.splat(0.0);
+        for block in &mut *scores {
+            let weight = s.exp(s.sub(s.load(&block[at]), largest));
+            s.store(weight, &mut block[at]);
+            total = s.add(total, weight);
+        }
+        *sum = s.sum(total);
     }
-    let largest = s.splat(s.largest(largest));
-    let mut sum = s.splat(0.0);
-    for block in scores {
-        let weight = s.exp(s.sub(s.load(block), largest));
-        s.store(weight, block);
-        sum = s.add(sum, weight);
-    }
-    s.sum(sum)
+    sums
 }
 
-/// Queries or vectors of which so many fit the registers, each with its own sums.
-const fn fits<S: Simd>(count: usize) -> bool {
-    2 * count <= S::ROWS
+/// So many vectors of sums fit the registers.
+const fn fits<S: Simd>(sums: usize) -> bool {
+    sums <= S::SUMS
 }

@@ -105,8 +105,8 @@ fn block_tile<'a, S: Simd, F: Block, const ROWS: usize>(
         for (tile, codes) in codes.iter().enumerate() {
             let groups = codes.groups(s);
             let scales = scales.tile(s, tile);
-            for group in 0..GROUPS {
-                let weights = tile_values::<S, F>(s, groups[group], group, &scales);
+            for (group, codes) in groups.iter().enumerate() {
+                let weights = tile_values::<S, F>(s, *codes, group, &scales);
                 for at in 0..4 {
                     let Some(values) = activations.next() else { unreachable!("an activation for every column") };
                     for row in 0..ROWS {

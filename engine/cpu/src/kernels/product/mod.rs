@@ -52,7 +52,11 @@ impl Output {
         assert!(row < self.rows && count <= LANES && column + count <= self.stride);
         // SAFETY: inside the values by the assertion and `new`'s; exclusive by this function's contract.
         let to = unsafe { std::slice::from_raw_parts_mut(self.start.add(row * self.stride + column), count) };
-        to.copy_from_slice(&lanes[..count]);
+        match to.first_chunk_mut() {
+            // The usual case, without a call.
+            Some(all) => *all = *lanes,
+            None => to.copy_from_slice(&lanes[..count]),
+        }
     }
 }
 

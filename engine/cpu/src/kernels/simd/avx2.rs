@@ -52,6 +52,7 @@ impl Simd for Avx2 {
     type Bytes = (__m256i, __m256i);
 
     const ROWS: usize = 4;
+    const SUMS: usize = 4;
 
     const SIGNED_ZERO: i32 = 0;
 

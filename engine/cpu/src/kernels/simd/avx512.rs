@@ -30,6 +30,7 @@ impl Simd for Avx512 {
     type Bytes = __m512i;
 
     const ROWS: usize = 8;
+    const SUMS: usize = 16;
 
     /// The dot product takes unsigned codes: signed ones are moved up by 128.
     const SIGNED_ZERO: i32 = 128;

@@ -25,6 +25,9 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Rows of activations that fit the registers beside a group of weights.
     const ROWS: usize;
 
+    /// Vectors of sums that fit the registers beside what is added to them.
+    const SUMS: usize;
+
     /// What [`Simd::dot_signed`] leaves in the sum for each activation: the weights' codes count from here.
     const SIGNED_ZERO: i32;
 

@@ -66,6 +66,7 @@ impl Simd for Scalar {
     type Bytes = [u8; 64];
 
     const ROWS: usize = 1;
+    const SUMS: usize = 1;
 
     const SIGNED_ZERO: i32 = 0;
 
