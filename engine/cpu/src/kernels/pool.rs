@@ -31,7 +31,12 @@ const OPEN: u64 = 1 << 31;
 const INSIDE: u64 = OPEN - 1;
 
 /// The body of a section; its lifetime is that of [`Pool::run`]'s argument.
-type Body = *const (dyn Fn() + Sync);
+type Body = *const (dyn Fn(usize) + Sync);
+
+/// How many tasks of a thread's share are taken, on a cache line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Taken(AtomicUsize);
 
 struct Shared {
     /// Epoch, open bit and number of workers inside.
@@ -39,6 +44,8 @@ struct Shared {
     body: UnsafeCell<Option<Body>>,
     /// Who waits for the workers to leave.
     caller: UnsafeCell<Option<Thread>>,
+    /// One for each thread, the caller first.
+    taken: Vec<Taken>,
     /// Set for each worker while it is parked or about to park.
     sleeping: Vec<AtomicBool>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
@@ -100,6 +107,7 @@ impl Pool {
             state: AtomicU64::new(0),
             body: UnsafeCell::new(None),
             caller: UnsafeCell::new(None),
+            taken: (0..=count).map(|_| Taken::default()).collect(),
             sleeping: (0..count).map(|_| AtomicBool::new(false)).collect(),
             panic: Mutex::new(None),
             stop: AtomicBool::new(false),
@@ -119,7 +127,8 @@ impl Pool {
         self.workers.len() + 1
     }
 
-    /// Calls `task` once with each number below `count`, on whichever thread is free, and returns when all are done.
+    /// Calls `task` once with each number below `count` and returns when all are done. Each thread has a share of
+    /// neighbouring numbers, so that it reads memory in order, and helps with the other shares when its own is done.
     /// Sections of one pool run one after another; a task must not start one of its own.
     ///
     /// # Panics
@@ -129,14 +138,17 @@ impl Pool {
             (0..count).for_each(task);
             return;
         }
-        let next = AtomicUsize::new(0);
-        let body = || {
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                if index >= count {
-                    return;
+        let (taken, threads) = (&self.shared.taken, self.threads());
+        let body = |thread: usize| {
+            for share in (thread..threads).chain(0..thread) {
+                let (first, end) = (share * count / threads, (share + 1) * count / threads);
+                loop {
+                    let index = first + taken[share].0.fetch_add(1, Ordering::Relaxed);
+                    if index >= end {
+                        break;
+                    }
+                    task(index);
                 }
-                task(index);
             }
         };
         self.section(&body, count - 1);
@@ -159,12 +171,12 @@ impl Pool {
         });
     }
 
-    /// Runs `body` on the caller and on up to `most` workers at the same time.
-    fn section(&self, body: &(dyn Fn() + Sync), most: usize) {
+    /// Runs `body` with the thread's number, on the caller and on up to `most` workers at the same time.
+    fn section(&self, body: &(dyn Fn(usize) + Sync), most: usize) {
         let turn = lock(&self.turn);
         self.open(body);
         self.wake(most);
-        let outcome = catch_unwind(AssertUnwindSafe(body));
+        let outcome = catch_unwind(AssertUnwindSafe(|| body(0)));
         self.close();
         let panic = lock(&self.shared.panic).take();
         drop(turn);
@@ -176,9 +188,12 @@ impl Pool {
         }
     }
 
-    fn open(&self, body: &(dyn Fn() + Sync)) {
+    fn open(&self, body: &(dyn Fn(usize) + Sync)) {
         // SAFETY: only the lifetime changes. `close` waits until no worker is inside, so none uses the body later.
-        let body = unsafe { std::mem::transmute::<*const (dyn Fn() + Sync + '_), Body>(body) };
+        let body = unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), Body>(body) };
+        for taken in &self.shared.taken {
+            taken.0.store(0, Ordering::Relaxed);
+        }
         // SAFETY: the section is closed and nobody is inside: `turn` is held, and the last `close` has waited.
         unsafe {
             *self.shared.body.get() = Some(body);
@@ -233,7 +248,7 @@ impl Shared {
         while let Some(epoch) = self.wait(index, seen) {
             seen = epoch;
             if self.enter(epoch) {
-                self.help();
+                self.help(index + 1);
             }
         }
     }
@@ -279,13 +294,13 @@ impl Shared {
             .is_ok()
     }
 
-    fn help(&self) {
+    fn help(&self, thread: usize) {
         // SAFETY: this worker is inside, so the caller has set both and does not change them before it has left.
         let (body, caller) = unsafe { (*self.body.get(), (*self.caller.get()).clone()) };
         if let Some(body) = body {
             // SAFETY: the caller keeps the body until this worker has left.
             let body = unsafe { &*body };
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(body)) {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(thread))) {
                 lock(&self.panic).get_or_insert(payload);
             }
         }

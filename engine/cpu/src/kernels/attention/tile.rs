@@ -90,6 +90,20 @@ impl<'a, E: Element> PieceWork<'a, E> {
         BlockPlace { page: self.piece.view.pages[page] as usize, block, position, count }
     }
 
+    /// A block's keys: a vector of 16 positions per dimension.
+    #[inline(always)]
+    fn keys(&self, place: &BlockPlace) -> &'a [[E::Stored; LANES]] {
+        let Attention { cache, layer, .. } = *self.attention;
+        cache.keys::<E>(layer, place.page, self.piece.cached_head, place.block)
+    }
+
+    /// A block's values: the vectors of each position, one position after the other.
+    #[inline(always)]
+    fn values(&self, place: &BlockPlace) -> &'a [[E::Stored; LANES]] {
+        let Attention { cache, layer, .. } = *self.attention;
+        cache.values::<E>(layer, place.page, self.piece.cached_head, place.block)
+    }
+
     /// Scores of one block, lane by lane; what a query does not see becomes minus infinity.
     #[inline(always)]
     fn block_scores<S: Simd, const QUERIES: usize>(
@@ -98,8 +112,7 @@ impl<'a, E: Element> PieceWork<'a, E> {
         tile: &Tile<QUERIES>,
         place: &BlockPlace,
     ) -> [[f32; LANES]; QUERIES] {
-        let Attention { cache, layer, scale, .. } = *self.attention;
-        let keys = cache.keys::<E>(layer, place.page, self.piece.cached_head, place.block);
+        let keys = self.keys(place);
         let mut sums = [[s.splat(0.0); 2]; QUERIES];
         let queries = self.memory.queries.as_chunks::<QUERIES>().0;
         let (pairs, last) = keys.as_chunks::<2>();
@@ -119,7 +132,7 @@ impl<'a, E: Element> PieceWork<'a, E> {
         }
         let mut lanes = [[0.0; LANES]; QUERIES];
         for at in 0..QUERIES {
-            s.store(s.mul(s.add(sums[at][0], sums[at][1]), s.splat(scale)), &mut lanes[at]);
+            s.store(s.mul(s.add(sums[at][0], sums[at][1]), s.splat(self.attention.scale)), &mut lanes[at]);
             self.hide(tile.indices[at], tile.spans[at], place, &mut lanes[at]);
         }
         lanes
@@ -144,6 +157,9 @@ impl<'a, E: Element> PieceWork<'a, E> {
         let tile = self.tile::<QUERIES>(first);
         self.memory.scores.resize(QUERIES * tile.blocks, [0.0; LANES]);
         for index in 0..tile.blocks {
+            if index + 1 < tile.blocks {
+                prefetch(s, self.keys(&self.place(index + 1)));
+            }
             let lanes = self.block_scores(s, &tile, &self.place(index));
             self.memory.scores[index * QUERIES..(index + 1) * QUERIES].copy_from_slice(&lanes);
         }
@@ -172,14 +188,17 @@ impl<'a, E: Element> PieceWork<'a, E> {
         vector: usize,
         sums: [f32; QUERIES],
     ) -> usize {
-        let Attention { cache, layer, query, .. } = *self.attention;
+        let Attention { cache, query, .. } = *self.attention;
         let per_position = cache.padded_dimension() / LANES;
         let longest = tile.spans.iter().copied().max().unwrap_or(0);
         let mut totals = [[s.splat(0.0); VECTORS]; QUERIES];
         let weights = self.memory.scores.as_chunks::<QUERIES>().0;
         for (index, weights) in weights.iter().enumerate() {
             let place = self.place(index);
-            let values = cache.values::<E>(layer, place.page, self.piece.cached_head, place.block);
+            if index + 1 < tile.blocks {
+                prefetch(s, self.values(&self.place(index + 1)));
+            }
+            let values = self.values(&place);
             // Slots after the longest span may hold anything.
             let count = place.count.min(longest - place.position);
             for (lane, stored) in (0..LANES).zip(values.chunks_exact(per_position)).take(count) {
@@ -233,6 +252,14 @@ impl<E: Element> Work for PieceWork<'_, E> {
                 self.run_tile::<S, 1>(s, pair)
             };
         }
+    }
+}
+
+/// Asks for a block before it is needed: pages lie anywhere, so the processor does not see by itself what comes next.
+#[inline(always)]
+fn prefetch<S: Simd, T>(s: S, vectors: &[T]) {
+    for vector in vectors {
+        s.prefetch(vector);
     }
 }
 

@@ -178,6 +178,10 @@ impl Simd for Avx2 {
         })
     }
     #[inline(always)]
+    fn prefetch<T>(self, from: &T) {
+        instructions!(_mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(from).cast()))
+    }
+    #[inline(always)]
     fn bytes(self, from: &[u8; 64]) -> Self::Bytes {
         halves!(at in (0, 32) => _mm256_loadu_si256(from.as_ptr().add(at).cast()))
     }

@@ -136,6 +136,10 @@ impl Simd for Avx512 {
         })
     }
     #[inline(always)]
+    fn prefetch<T>(self, from: &T) {
+        instructions!(_mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(from).cast()))
+    }
+    #[inline(always)]
     fn bytes(self, from: &[u8; 64]) -> __m512i {
         instructions!(_mm512_loadu_si512(from.as_ptr().cast()))
     }

@@ -63,6 +63,9 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Whole numbers in -128..=127 to bytes, in order.
     fn store_i8(self, values: Self::Floats, to: &mut [i8; LANES]);
 
+    /// Asks for the cache line in which the vector begins, without waiting for it.
+    fn prefetch<T>(self, from: &T);
+
     fn bytes(self, from: &[u8; 64]) -> Self::Bytes;
     fn and(self, a: Self::Bytes, mask: u8) -> Self::Bytes;
     fn or(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;

@@ -160,6 +160,8 @@ impl Simd for Scalar {
         *to = map(values, |value| value as i8);
     }
     #[inline(always)]
+    fn prefetch<T>(self, _from: &T) {}
+    #[inline(always)]
     fn bytes(self, from: &[u8; 64]) -> Self::Bytes {
         *from
     }
