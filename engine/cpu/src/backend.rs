@@ -205,4 +205,11 @@ impl Backend for CpuBackend {
         }
         Ok(())
     }
+
+    fn move_rows(&mut self, MoveRows { step, cache }: MoveRows<'_, Self>) -> Result<(), BackendError> {
+        for RowMove { from, to } in &step.input.moves {
+            cache.move_row(*from as usize, *to as usize);
+        }
+        Ok(())
+    }
 }

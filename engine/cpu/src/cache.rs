@@ -23,6 +23,14 @@ impl Cache {
         cache.ok_or(BackendError::Device { operation: "allocate_cache", message })
     }
 
+    /// Copies one row in every layer. Places are `page * page_size + position in the page`.
+    pub fn move_row(&mut self, from: usize, to: usize) {
+        match self {
+            Self::KeyValue(cache) => cache.move_row(from, to),
+            Self::Latent(cache) => cache.move_row(from, to),
+        }
+    }
+
     /// Writes the step's rows: keys and values, or latents as keys alone.
     pub fn append(&mut self, step: &Step, source: &[f32], (key, value): (Blocks, Option<Blocks>), layer: usize) {
         match (self, value) {
@@ -86,6 +94,12 @@ impl LatentCache {
         &self.layers[layer][from..from + self.width]
     }
 
+    fn move_row(&mut self, from: usize, to: usize) {
+        for layer in &mut self.layers {
+            layer.copy_within(from * self.width..(from + 1) * self.width, to * self.width);
+        }
+    }
+
     fn append(&mut self, layer: usize, step: &Step, source: &[f32], columns: Blocks) {
         assert_eq!((columns.count, columns.width), (1, self.width), "one latent per position");
         for segment in &step.input.segments {
@@ -93,6 +107,27 @@ impl LatentCache {
                 let from = view.row * columns.row + columns.offset;
                 let to = self.index(view.pages, view.position);
                 self.layers[layer][to..to + self.width].copy_from_slice(&source[from..from + self.width]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moved_latents_leave_the_others_alone() {
+        let layout = CacheLayout::Latent { latent: 3, rope: 2 };
+        let shape = CacheShape { layers: 2, pages: 2, page_size: 4, layout };
+        let mut cache = LatentCache::new(&shape, 5);
+        cache.layers.iter_mut().for_each(|layer| layer.iter_mut().zip(0u16..).for_each(|(to, at)| *to = f32::from(at)));
+        cache.move_row(6, 1);
+        for layer in 0..2 {
+            for position in 0..8 {
+                let from = if position == 1 { 6 } else { position };
+                let expected: Vec<f32> = (0..5).map(|column| (from * 5 + column) as f32).collect();
+                assert_eq!(cache.row(layer, &[0, 1], position), expected);
             }
         }
     }

@@ -20,6 +20,7 @@ impl Step {
             ("segments", input.segments.len(), limits.segments),
             ("pages", input.pages.len(), limits.pages),
             ("mask words", input.mask.len(), limits.mask_words),
+            ("moved rows", input.moves.len(), limits.rows),
         ] {
             if actual > limit {
                 return Err(BackendError::StepTooLarge { what, actual, limit });
@@ -31,6 +32,7 @@ impl Step {
         self.input.pages.clone_from(&input.pages);
         self.input.mask.clone_from(&input.mask);
         self.input.logit_rows.clone_from(&input.logit_rows);
+        self.input.moves.clone_from(&input.moves);
         Ok(())
     }
 

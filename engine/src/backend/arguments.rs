@@ -171,6 +171,12 @@ pub struct Gather<'a, B: Backend> {
     pub output: &'a mut B::Buffer,
 }
 
+/// See [`Backend::move_rows`].
+pub struct MoveRows<'a, B: Backend> {
+    pub step: &'a B::Step,
+    pub cache: &'a mut B::Cache,
+}
+
 /// See [`Backend::copy_columns`]. Source rows have `width` columns.
 pub struct CopyColumns<'a, B: Backend> {
     pub source: &'a B::Buffer,

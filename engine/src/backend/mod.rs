@@ -12,12 +12,12 @@ mod load;
 mod step;
 
 pub use arguments::{
-    Activate, Add, AddNorm, Append, Attend, AttendLatent, Blocks, CopyColumns, Embed, Gather, HeadGroups, Mix, Norm,
-    NormBlocks, Product, Rotate, Route,
+    Activate, Add, AddNorm, Append, Attend, AttendLatent, Blocks, CopyColumns, Embed, Gather, HeadGroups, Mix,
+    MoveRows, Norm, NormBlocks, Product, Rotate, Route,
 };
 pub use error::BackendError;
 pub use load::{CacheLayout, CacheShape, ExpertParts, LatentUpParts, MatrixPart, RopeTable};
-pub use step::{Segment, StepInput, StepLimits, TreeMask};
+pub use step::{RowMove, Segment, StepInput, StepLimits, TreeMask};
 
 /// One rank's device. A buffer is a run of elements in the backend's activation type; each operation reads and writes
 /// its beginning as a dense row-major matrix `[rows, width]`, with a width that its weights or its arguments give. So
@@ -95,4 +95,7 @@ pub trait Backend: Sized + 'static {
     fn gather(&mut self, arguments: Gather<'_, Self>) -> Result<(), BackendError>;
     /// Copies whole rows into a column range of wider rows: how residual-stream taps are laid side by side.
     fn copy_columns(&mut self, arguments: CopyColumns<'_, Self>) -> Result<(), BackendError>;
+    /// Copies cached rows of every layer as the step's moves say, one after the other: a later move may read the place
+    /// that an earlier one has written, and must then see what was written.
+    fn move_rows(&mut self, arguments: MoveRows<'_, Self>) -> Result<(), BackendError>;
 }

@@ -33,6 +33,14 @@ impl TreeMask {
     }
 }
 
+/// A cached row of every layer that goes to another place: what makes an accepted path of a tree consecutive. Places are
+/// `page * page_size + position in the page`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowMove {
+    pub from: u32,
+    pub to: u32,
+}
+
 /// The content of a step. Reused between steps, so that building it does not allocate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepInput {
@@ -47,6 +55,8 @@ pub struct StepInput {
     pub mask: Vec<u64>,
     /// Rows that need logits, ascending.
     pub logit_rows: Vec<u32>,
+    /// For [`super::Backend::move_rows`], in the order in which they are done; at most as many as the step may have rows.
+    pub moves: Vec<RowMove>,
 }
 
 impl StepInput {
@@ -61,6 +71,7 @@ impl StepInput {
         self.pages.clear();
         self.mask.clear();
         self.logit_rows.clear();
+        self.moves.clear();
     }
 }
 

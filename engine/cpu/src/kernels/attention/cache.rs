@@ -150,6 +150,36 @@ impl KeyValueCache {
         }
     }
 
+    /// Copies one row of every head in every layer. Places are `page * page_size + position in the page`.
+    ///
+    /// # Panics
+    /// If a place does not exist.
+    pub fn move_row(&mut self, from: usize, to: usize) {
+        match self.element {
+            CacheElement::F32 => self.move_row_of::<f32>(from, to),
+            CacheElement::F16 => self.move_row_of::<F16>(from, to),
+        }
+    }
+
+    fn move_row_of<E: Element>(&mut self, from: usize, to: usize) {
+        let (size, padded, heads, page_blocks) =
+            (self.shape.page_size, self.padded_dimension(), self.heads, self.page_blocks());
+        let block = |place: usize, head: usize| (place / size * heads + head) * page_blocks + place % size / LANES;
+        for head in 0..heads {
+            let blocks = (block(from, head), block(to, head));
+            let lanes = (from % size % LANES, to % size % LANES);
+            for layer in &mut self.layers {
+                let keys = layer.keys.values_mut::<[E::Stored; LANES]>();
+                for dimension in 0..padded {
+                    keys[blocks.1 * padded + dimension][lanes.1] = keys[blocks.0 * padded + dimension][lanes.0];
+                }
+                let values = layer.values.values_mut::<E::Stored>();
+                let (from, to) = (blocks.0 * LANES + lanes.0, blocks.1 * LANES + lanes.1);
+                values.copy_within(from * padded..(from + 1) * padded, to * padded);
+            }
+        }
+    }
+
     /// Elements of a stored key or value.
     pub(super) fn padded_dimension(&self) -> usize {
         self.dimension.next_multiple_of(LANES)
@@ -192,5 +222,58 @@ impl KeyValueCache {
         let padded = self.padded_dimension();
         let first = (self.first_block(page, head) + block) * padded;
         &self.layers[layer].values.values::<[E::Stored; LANES]>()[first..first + padded]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values that say which position, column and kind they are of.
+    fn cache(element: CacheElement, page_size: usize) -> KeyValueCache {
+        let layout = CacheLayout::KeyValue { heads: 2, head_dimension: 3 };
+        let mut cache = KeyValueCache::new(&CacheShape { layers: 2, pages: 3, page_size, layout }, element).unwrap();
+        let rows = 2 * page_size;
+        let source: Vec<f32> = (0..rows * 12).map(|at| at as f32).collect();
+        let segment = Segment { first_row: 0, rows, start: 0, pages: 0..2, tree: None };
+        let step = StepInput { segments: vec![segment], pages: vec![2, 0], ..StepInput::default() };
+        let blocks = |offset| Blocks { row: 12, offset, count: 2, stride: 3, width: 3 };
+        for layer in 0..2 {
+            cache.append(layer, &step, &source, KeyValueColumns { key: blocks(0), value: blocks(6) });
+        }
+        cache
+    }
+
+    fn row<E: Element>(cache: &KeyValueCache, layer: usize, place: usize) -> Vec<E::Stored> {
+        let (page, slot) = (place / cache.page_size(), place % cache.page_size());
+        let (block, lane) = (slot / LANES, slot % LANES);
+        let heads = (0..2).flat_map(|head| {
+            let keys = cache.keys::<E>(layer, page, head, block).iter().map(move |key| key[lane]);
+            keys.chain(cache.values::<E>(layer, page, head, block)[lane][..3].iter().copied())
+        });
+        heads.collect()
+    }
+
+    fn moves<E: Element<Stored: PartialEq + std::fmt::Debug>>(element: CacheElement) {
+        for page_size in [4, 16, 20] {
+            let (mut cache, before) = (self::cache(element, page_size), self::cache(element, page_size));
+            // The second move reads what the first one has written, and pages differ.
+            let (first, second) = (2 * page_size + 3, 2);
+            cache.move_row(first, second);
+            cache.move_row(second, page_size + 1);
+            for layer in 0..2 {
+                for place in 0..3 * page_size {
+                    let from = if place == second || place == page_size + 1 { first } else { place };
+                    let (actual, expected) = (row::<E>(&cache, layer, place), row::<E>(&before, layer, from));
+                    assert_eq!(actual, expected, "place {place}, layer {layer}, pages of {page_size}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn moved_rows_are_those_of_every_head_and_layer() {
+        moves::<f32>(CacheElement::F32);
+        moves::<F16>(CacheElement::F16);
     }
 }
