@@ -1,7 +1,7 @@
 //! The engine: plain data (`types`), the plan, the model, the cache and the scheduler, joined by traits.
 //!
 //! Layers inside this crate, lowest first; a module imports only what stands above it in this list:
-//! `types` → `weights` → `tokenizer` → `model`, `backend`, `collective` → `load` → `cache`, `scheduler`, `sampler` →
+//! `types` → `weights` → `tokenizer` → `model`, `backend`, `collective` → `load` → `cache`, `scheduler`, `sampler`, `spec` →
 //! `executor`, `mock` → `runner`. `plan` alone imports `capdb`.
 
 pub mod backend;
@@ -15,6 +15,7 @@ pub mod plan;
 pub mod runner;
 pub mod sampler;
 pub mod scheduler;
+pub mod spec;
 pub mod tokenizer;
 pub mod types;
 pub mod weights;

@@ -16,6 +16,8 @@ pub struct CacheGroup {
 
 impl CacheGroup {
     pub const TARGET: Self = Self { name: "target", needs_next_token: false };
+    /// Of an EAGLE draft model.
+    pub const DRAFT: Self = Self { name: "draft", needs_next_token: true };
 }
 
 #[derive(Clone, Debug)]

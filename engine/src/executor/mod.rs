@@ -2,7 +2,7 @@
 
 mod ranks;
 
-pub use ranks::{LoadProgress, RankFactory, RanksConfig, RanksExecutor, StartError};
+pub use ranks::{LoadProgress, RankFactory, RanksConfig, RanksExecutor, Speculation, StartError};
 
 use crate::types::{Batch, StepOutput};
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::ConfigError;
 
 /// Bounds that no real model comes near; they keep a damaged file from asking for absurd memory.
-pub(super) mod bounds {
+pub(crate) mod bounds {
     use std::ops::RangeInclusive;
 
     pub const LAYERS: RangeInclusive<u64> = 1..=4096;
@@ -22,7 +22,7 @@ pub(super) mod bounds {
 
 /// One JSON object of a configuration file. A key whose value is `null` counts as absent, as in Hugging Face's reader.
 #[derive(Clone, Copy)]
-pub(super) struct Keys<'a> {
+pub(crate) struct Keys<'a> {
     path: &'a str,
     /// Dotted prefix of this object, empty or ending in a dot.
     prefix: &'a str,

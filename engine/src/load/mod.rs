@@ -3,8 +3,8 @@
 mod error;
 mod generation;
 mod gguf;
-mod hugging_face;
-mod keys;
+pub(crate) mod hugging_face;
+pub(crate) mod keys;
 mod text;
 
 use std::path::{Path, PathBuf};
@@ -184,12 +184,12 @@ fn find_in_folder(folder: &Path, format: LoadFormat) -> Result<Place, LoadError>
     }
 }
 
-fn read_text(path: &Path) -> Result<String, LoadError> {
+pub(crate) fn read_text(path: &Path) -> Result<String, LoadError> {
     std::fs::read_to_string(path).map_err(|source| LoadError::Read { path: path.display().to_string(), source })
 }
 
 /// Parses a file that must hold one JSON object.
-fn json_object(path: &str, text: &str) -> Result<Map<String, Value>, LoadError> {
+pub(crate) fn json_object(path: &str, text: &str) -> Result<Map<String, Value>, LoadError> {
     let fail = |message| LoadError::File { path: path.to_owned(), message };
     match serde_json::from_str(text) {
         Ok(Value::Object(map)) => Ok(map),

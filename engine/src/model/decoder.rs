@@ -63,7 +63,7 @@ impl<B: Backend> Decoder<B> {
         let hidden = load.config.hidden;
         let embedding = Embedding::load(&mut load.at("model"))?;
         let norm = load.at("model").norm("norm", hidden)?;
-        let head = Head::load(load, load.config.tied_embeddings.then_some(&embedding), limits.logit_rows)?;
+        let head = Head::load(load, load.config.tied_embeddings.then(|| embedding.table()), limits.logit_rows)?;
         let widths = layers.iter().fold(Widths::default(), |widths, layer| widths.or(layer.widths()));
         let scratch = Scratch::allocate(load.backend, limits.rows, hidden, widths)?;
         let epsilon = load.config.norm_epsilon as f32;
@@ -72,6 +72,16 @@ impl<B: Backend> Decoder<B> {
 
     pub fn layers(&self) -> usize {
         self.layers.len()
+    }
+
+    /// The token embedding, for a draft model that shares it.
+    pub fn embedding(&self) -> &Embedding<B> {
+        &self.embedding
+    }
+
+    /// The output projection, for a draft model that shares it.
+    pub fn head(&self) -> &Head<B> {
+        &self.head
     }
 
     /// From now on every pass copies the residual stream at these boundaries. Boundaries are at most [`Self::layers`].
@@ -116,7 +126,7 @@ impl<B: Backend> Decoder<B> {
 }
 
 /// What follows every attention and every MLP: sum the ranks' parts, add to the residual stream, normalise.
-fn sum_and_norm<B: Backend>(
+pub fn sum_and_norm<B: Backend>(
     pass: &mut Pass<'_, B>,
     scratch: &mut Scratch<B>,
     site: Site,

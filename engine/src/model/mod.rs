@@ -22,7 +22,7 @@ pub use config::{
     Activation, Attention, Family, LatentAttention, LayerKind, ModelConfig, MoeConfig, QuantizationConfig, RopeConfig,
     RopeScaling, RouterScore,
 };
-pub use decoder::{AttentionLayer, Decoder, Layer, Limits, MlpLayer};
+pub use decoder::{AttentionLayer, Decoder, Layer, Limits, MlpLayer, sum_and_norm};
 pub use loader::{Bias, Loader, ModelError, Slice};
 pub use pass::{Pass, Scratch, Widths};
 pub use rope::rope_table;

@@ -18,6 +18,8 @@ pub struct Pass<'a, B: Backend> {
 /// Widest rows that the layers put in each buffer on this rank.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Widths {
+    /// Of a layer's input where that is wider than the hidden size.
+    pub normed: usize,
     pub projected: usize,
     pub attended: usize,
     pub query_latent: usize,
@@ -31,6 +33,7 @@ impl Widths {
     /// The larger of the two, for each buffer.
     pub fn or(self, other: Self) -> Self {
         Self {
+            normed: self.normed.max(other.normed),
             projected: self.projected.max(other.projected),
             attended: self.attended.max(other.attended),
             query_latent: self.query_latent.max(other.query_latent),
@@ -69,7 +72,7 @@ impl<B: Backend> Scratch<B> {
         let mut allocate = |width| backend.allocate_buffer(rows * width);
         Ok(Self {
             residual: allocate(hidden)?,
-            normed: allocate(hidden)?,
+            normed: allocate(hidden.max(widths.normed))?,
             partial: allocate(hidden)?,
             projected: allocate(widths.projected)?,
             attended: allocate(widths.attended)?,

@@ -20,6 +20,8 @@ pub struct EngineConfig {
     pub prefix_cache: bool,
     /// Plan the next step and send events while a step is in flight. Answers are the same either way.
     pub overlap: bool,
+    /// Tokens that a sequence verifies per step, root included; 0 where the executor has no draft model.
+    pub verify_tokens: u32,
 }
 
 impl Default for EngineConfig {
@@ -32,6 +34,7 @@ impl Default for EngineConfig {
             max_prefill_rows: 0,
             prefix_cache: true,
             overlap: true,
+            verify_tokens: 0,
         }
     }
 }

@@ -53,7 +53,7 @@ impl Worker {
     ) -> Self {
         let (capacity, config) = (shared.capacity, &shared.config);
         let scheduler = Scheduler::new(SchedulerConfig {
-            cache: CacheConfig { pages: capacity.pages, groups: vec![CacheGroup::TARGET] },
+            cache: CacheConfig { pages: capacity.pages, groups: groups(config.verify_tokens) },
             slots: capacity.slots,
             rows: capacity.rows,
             max_prefill_rows: config.max_prefill_rows,
@@ -61,7 +61,7 @@ impl Worker {
             vocabulary: capacity.vocabulary,
             end_tokens: config.end_tokens.clone(),
             prefix_cache: config.prefix_cache,
-            verify_tokens: 0,
+            verify_tokens: config.verify_tokens,
         });
         Self {
             scheduler,
@@ -201,6 +201,12 @@ impl Worker {
             ..self.counters
         });
     }
+}
+
+/// The cache groups that share the block tables.
+fn groups(verify_tokens: u32) -> Vec<CacheGroup> {
+    let draft = (verify_tokens > 0).then_some(CacheGroup::DRAFT);
+    std::iter::once(CacheGroup::TARGET).chain(draft).collect()
 }
 
 pub(super) fn panic_message(panic: &(dyn Any + Send)) -> &str {

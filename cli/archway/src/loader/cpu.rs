@@ -201,6 +201,7 @@ impl Planned {
             plan: Arc::new(self.plan.collectives()),
             counters: Arc::clone(counters),
             step_deadline: deadline,
+            speculation: None,
         };
         let bar = progress::bar((self.config.layers * ranks) as u64, "loading layers");
         let shown = bar.clone();

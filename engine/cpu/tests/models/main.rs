@@ -1,8 +1,12 @@
 //! Whole models on the CPU backend, against vectors of Hugging Face transformers (`tests/golden/README.md`).
 
+mod draft_model;
+mod draft_trees;
 mod failures;
 mod generation;
 mod golden;
+mod lossless;
 mod speculation;
+mod speculative_steps;
 mod support;
 mod tensor_parallel;

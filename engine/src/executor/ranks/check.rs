@@ -4,7 +4,8 @@ use crate::executor::{Capacity, ExecutorError};
 use crate::types::{Batch, BatchEntry, Phase};
 
 /// Errors: an entry that is outside `capacity` or asks for what this executor cannot do. The executor goes on.
-pub(super) fn check(batch: &Batch, capacity: &Capacity) -> Result<(), ExecutorError> {
+/// `verify_tokens` is the widest verify entry, 0 without a draft model.
+pub(super) fn check(batch: &Batch, capacity: &Capacity, verify_tokens: usize) -> Result<(), ExecutorError> {
     let refuse = |message: String| ExecutorError { message: format!("step {}: {message}", batch.step), fatal: false };
     if batch.rows() > capacity.rows as usize {
         return Err(refuse(format!("{} rows, but {} were reserved at start", batch.rows(), capacity.rows)));
@@ -14,17 +15,16 @@ pub(super) fn check(batch: &Batch, capacity: &Capacity) -> Result<(), ExecutorEr
         return Err(refuse(format!("{entries} sequences, but {slots} slots were reserved at start")));
     }
     for entry in &batch.entries {
-        check_entry(entry, capacity).map_err(|message| refuse(format!("slot {}: {message}", entry.slot.0)))?;
+        check_entry(entry, capacity, verify_tokens)
+            .map_err(|message| refuse(format!("slot {}: {message}", entry.slot.0)))?;
     }
     Ok(())
 }
 
-fn check_entry(entry: &BatchEntry, capacity: &Capacity) -> Result<(), String> {
+fn check_entry(entry: &BatchEntry, capacity: &Capacity, verify_tokens: usize) -> Result<(), String> {
     let Capacity { pages, page_size, slots, context, vocabulary, .. } = *capacity;
-    let end = u64::from(entry.start) + entry.tokens.len() as u64;
-    if matches!(entry.phase, Phase::Verify | Phase::Draft) {
-        return Err(format!("the phase is {}, but there is no draft model", entry.phase.name()));
-    }
+    let end = u64::from(entry.start) + entry.tokens.len().max(entry.verify_tokens as usize) as u64;
+    check_phase(entry, verify_tokens)?;
     if entry.slot.0 >= slots {
         return Err(format!("there are {slots} slots"));
     }
@@ -44,5 +44,23 @@ fn check_entry(entry: &BatchEntry, capacity: &Capacity) -> Result<(), String> {
     match entry.tokens.iter().find(|token| **token >= vocabulary) {
         Some(token) => Err(format!("token {token}, but the vocabulary has {vocabulary}")),
         None => Ok(()),
+    }
+}
+
+fn check_phase(entry: &BatchEntry, most: usize) -> Result<(), String> {
+    let BatchEntry { phase, verify_tokens, .. } = *entry;
+    match phase {
+        Phase::Draft => Err("the phase is draft, which is no work of a batch".to_owned()),
+        Phase::Verify if most == 0 => Err("the phase is verify, but there is no draft model".to_owned()),
+        Phase::Verify
+            if !(2..=most).contains(&(verify_tokens as usize)) || entry.tokens.len() != 1 || !entry.sample =>
+        {
+            let tokens = entry.tokens.len();
+            Err(format!("{verify_tokens} tokens to verify after {tokens}; 2 to {most} after 1 can be"))
+        }
+        Phase::Prefill | Phase::Decode if verify_tokens > 0 => {
+            Err(format!("{verify_tokens} tokens to verify in a {} entry", phase.name()))
+        }
+        Phase::Prefill | Phase::Decode | Phase::Verify => Ok(()),
     }
 }

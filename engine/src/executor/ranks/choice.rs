@@ -4,12 +4,19 @@ use std::sync::Arc;
 
 use super::input::LogitRow;
 use crate::sampler::{SamplerScratch, SamplerState, token_logprobs};
+use crate::spec::{DraftTree, Walk};
 use crate::types::{Batch, BatchEntry, EntryOutput, LogitsRows, SlotId, TokenLogprobs};
 
 /// Sampling state of the running sequences, by slot.
 pub(super) struct Choices {
     slots: Vec<Option<Slot>>,
     scratch: SamplerScratch,
+}
+
+/// The tree of a verify entry and the way through it.
+pub(super) struct Verified<'a> {
+    pub tree: &'a DraftTree,
+    pub walk: &'a mut Walk,
 }
 
 struct Slot {
@@ -49,6 +56,7 @@ impl Choices {
         entry: &BatchEntry,
         wanted: LogitRow,
         logits: &mut [f32],
+        verified: Option<Verified<'_>>,
         output: &mut EntryOutput,
     ) -> Result<(), String> {
         let SlotId(number) = entry.slot;
@@ -56,9 +64,17 @@ impl Choices {
         if entry.logits == LogitsRows::All {
             output.prompt_logprobs.extend(slot.prompt_logprobs(entry, wanted.row, logits)?);
         }
-        if entry.sample && wanted.row + 1 == entry.tokens.len() {
+        let decides = match &verified {
+            Some(verified) => verified.walk.wants(wanted.row),
+            None => entry.sample && wanted.row + 1 == entry.tokens.len(),
+        };
+        if decides {
             let token = slot.sampler.sample(logits, &mut self.scratch).map_err(|error| error.to_string())?;
             slot.sampler.append(token.id);
+            if let Some(Verified { tree, walk }) = verified {
+                walk.take(tree, token.id);
+                (output.drafted, output.accepted) = (tree.rows() as u32 - 1, walk.path().len() as u32 - 1);
+            }
             output.tokens.push(token);
         }
         Ok(())

@@ -7,6 +7,7 @@ use crate::backend::{Backend, BackendError};
 use crate::collective::{CallCounters, Collective, CollectivePlan};
 use crate::executor::Capacity;
 use crate::model::{Limits, ModelConfig, ModelError};
+use crate::spec::{DraftShape, DrafterConfig, HeadCheckpoint};
 use crate::weights::WeightSource;
 
 /// Makes the ranks of one kind of device. Shared by the ranks' threads.
@@ -29,6 +30,14 @@ pub trait RankFactory: Send + Sync + 'static {
     fn poison(&self, message: &str);
 }
 
+/// Speculation with a draft model.
+#[derive(Clone)]
+pub struct Speculation {
+    pub head: Arc<HeadCheckpoint>,
+    /// The widest that is drafted; a batch may ask for less.
+    pub shape: DraftShape,
+}
+
 /// What every rank runs.
 #[derive(Clone)]
 pub struct RanksConfig {
@@ -41,9 +50,22 @@ pub struct RanksConfig {
     pub counters: Arc<CallCounters>,
     /// Longest time that a step may take on any rank. A rank that takes longer has stalled, and no further step runs.
     pub step_deadline: Duration,
+    pub speculation: Option<Speculation>,
 }
 
 impl RanksConfig {
+    /// Tokens of the widest verify entry; 0 without a draft model.
+    pub(super) fn verify_tokens(&self) -> usize {
+        self.speculation.as_ref().map_or(0, |speculation| speculation.shape.verify_tokens)
+    }
+
+    pub(super) fn drafter(&self, shape: DraftShape) -> DrafterConfig {
+        let Capacity { pages, page_size, slots, rows, context, .. } = self.capacity;
+        let [pages, page_size, slots, rows, context] =
+            [pages, page_size, slots, rows, context].map(|size| size as usize);
+        DrafterConfig { shape, pages, page_size, slots, rows, logit_rows: self.logit_rows, context }
+    }
+
     pub(super) fn limits(&self) -> Limits {
         let Capacity { rows, context, .. } = self.capacity;
         Limits { rows: rows as usize, logit_rows: self.logit_rows, context: context as usize }
@@ -62,6 +84,18 @@ impl RanksConfig {
         ];
         if let Some((name, _)) = sizes.iter().find(|(_, size)| *size == 0) {
             return Err(StartError::Capacity(format!("{name} is 0")));
+        }
+        if let Some(Speculation { head, shape }) = &self.speculation {
+            if shape.topk > head.config.vocabulary {
+                let (topk, tokens) = (shape.topk, head.config.vocabulary);
+                return Err(StartError::Capacity(format!("{topk} branches of a draft vocabulary of {tokens} tokens")));
+            }
+            if shape.verify_tokens > rows as usize {
+                let tokens = shape.verify_tokens;
+                return Err(StartError::Capacity(format!(
+                    "{tokens} tokens to verify do not fit into {rows} rows a step"
+                )));
+            }
         }
         if vocabulary as usize != self.model.vocabulary {
             let actual = self.model.vocabulary;

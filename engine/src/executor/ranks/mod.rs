@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
-pub use config::{LoadProgress, RankFactory, RanksConfig, StartError};
+pub use config::{LoadProgress, RankFactory, RanksConfig, Speculation, StartError};
 use thread::{RankThread, Reply};
 
 use super::{Capacity, Executor, ExecutorError};
+use crate::spec::Agreement;
 use crate::types::{Batch, StepOutput};
 
 /// How long a dropped executor waits for its threads; one that has stalled is left behind.
@@ -23,6 +24,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// Runs steps on every rank. Steps go to all ranks; each computes its share, and rank 0 chooses the tokens.
 pub struct RanksExecutor {
     capacity: Capacity,
+    /// Tokens of the widest verify entry; 0 without a draft model.
+    verify_tokens: usize,
     step_deadline: Duration,
     steps: Vec<Sender<Arc<Batch>>>,
     replies: Receiver<(usize, Reply)>,
@@ -46,12 +49,13 @@ impl RanksExecutor {
         progress: impl Fn(LoadProgress) + Send + Sync + 'static,
     ) -> Result<Self, StartError> {
         config.check()?;
-        let (capacity, step_deadline) = (config.capacity, config.step_deadline);
+        let (capacity, verify_tokens, step_deadline) = (config.capacity, config.verify_tokens(), config.step_deadline);
         let (factory, config) = (Arc::new(factory), Arc::new(config));
         let progress: Arc<dyn Fn(LoadProgress) + Send + Sync> = Arc::new(progress);
         let (sender, replies) = mpsc::channel();
         let mut steps = Vec::new();
-        for rank in 0..factory.world_size() {
+        let agreements = Agreement::group(factory.world_size(), step_deadline);
+        for (rank, agreement) in agreements.into_iter().enumerate() {
             let (step_sender, steps_of_rank) = mpsc::channel();
             let thread = RankThread {
                 factory: Arc::clone(&factory),
@@ -61,11 +65,12 @@ impl RanksExecutor {
                 steps: steps_of_rank,
                 replies: sender.clone(),
             };
-            std::thread::Builder::new().name(format!("rank {rank}")).spawn(move || thread.run())?;
+            std::thread::Builder::new().name(format!("rank {rank}")).spawn(move || thread.run(agreement))?;
             steps.push(step_sender);
         }
         let poison = Box::new(move |message: &str| factory.poison(message));
-        let executor = Self { capacity, step_deadline, steps, replies, poison, in_flight: None, failure: None };
+        let (in_flight, failure) = (None, None);
+        let executor = Self { capacity, verify_tokens, step_deadline, steps, replies, poison, in_flight, failure };
         executor.wait_until_ready()?;
         Ok(executor)
     }
@@ -129,7 +134,7 @@ impl Executor for RanksExecutor {
         if let Some(InFlight { step, .. }) = self.in_flight {
             return Err(failed(batch.step, &format!("step {step} has not been collected"), false));
         }
-        check::check(&batch, &self.capacity)?;
+        check::check(&batch, &self.capacity, self.verify_tokens)?;
         self.in_flight = Some(InFlight { step: batch.step, until: Instant::now() + self.step_deadline });
         let batch = Arc::new(batch);
         for steps in &self.steps {

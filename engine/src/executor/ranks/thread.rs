@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender};
 
 use super::config::{LoadProgress, RankFactory, RanksConfig, StartError};
 use super::worker::{Worker, WorkerError};
+use crate::spec::Agreement;
 use crate::types::{Batch, StepOutput};
 
 /// What a rank tells the executor.
@@ -32,7 +33,8 @@ pub(super) struct RankThread<F: RankFactory> {
 }
 
 impl<F: RankFactory> RankThread<F> {
-    pub fn run(self) {
+    /// `agreement` is dropped last: whoever waits for this rank's decisions has heard its error by then.
+    pub fn run(self, mut agreement: Agreement) {
         let (rank, progress) = (self.rank, &*self.progress);
         let load = || Worker::load(&*self.factory, &self.config, rank, progress);
         let worker = match catch_unwind(AssertUnwindSafe(load)) {
@@ -41,7 +43,7 @@ impl<F: RankFactory> RankThread<F> {
             Err(panic) => return self.not_ready(StartError::Panic { rank, message: panic_text(&*panic) }),
         };
         self.reply(Reply::Ready);
-        let serve = || self.serve(worker);
+        let serve = || self.serve(worker, &mut agreement);
         match catch_unwind(AssertUnwindSafe(serve)) {
             Ok(Ok(())) => {}
             // The other ranks have this message already if it came from a collective; poisoning keeps the first.
@@ -50,9 +52,9 @@ impl<F: RankFactory> RankThread<F> {
         }
     }
 
-    fn serve(&self, mut worker: Worker<F::Backend>) -> Result<(), String> {
+    fn serve(&self, mut worker: Worker<F::Backend>, agreement: &mut Agreement) -> Result<(), String> {
         for batch in &self.steps {
-            match worker.run(&batch) {
+            match worker.run(&batch, agreement) {
                 Ok(output) => self.reply(Reply::Step(output)),
                 Err(WorkerError::Step(message)) => self.reply(Reply::Lost(message)),
                 Err(WorkerError::Pass(error)) => return Err(error.to_string()),

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use super::choice::Choices;
-use super::config::{LoadProgress, RankFactory, RanksConfig};
+use super::choice::{Choices, Verified};
+use super::config::{LoadProgress, RankFactory, RanksConfig, Speculation};
 use super::input::{self, LogitRow};
-use crate::backend::{Backend, CacheShape, StepInput};
+use crate::backend::{Backend, CacheShape, MoveRows, StepInput};
 use crate::collective::{Communicator, PassError};
 use crate::model::{self, Decoder, ModelError, Pass, Share};
+use crate::spec::{Agreement, Decision, DraftStep, DraftTree, Drafter, Outcome, Walk};
 use crate::types::{Batch, StepOutput};
 
 /// Why a step gave nothing.
@@ -29,21 +30,28 @@ pub(super) struct Worker<B: Backend> {
     backend: B,
     communicator: Communicator<B>,
     decoder: Decoder<B>,
+    drafter: Option<Drafter<B>>,
     cache: B::Cache,
     step: B::Step,
     /// What is uploaded, and which logit rows it asks for; reused between steps.
     input: StepInput,
     wanted: Vec<LogitRow>,
+    page_size: u32,
     /// On rank 0.
     chooser: Option<Chooser>,
 }
 
 struct Chooser {
     choices: Choices,
+    /// The way through each entry's tree; used for verify entries alone.
+    walks: Vec<Walk>,
     /// Logits on the host, `[logit_rows, vocabulary]`.
     logits: Vec<f32>,
     vocabulary: usize,
 }
+
+/// What rank 0 has chosen so far, or why it cannot; nothing on the other ranks.
+type Chosen = Option<Result<StepOutput, String>>;
 
 impl<B: Backend> Worker<B> {
     pub fn load<F: RankFactory<Backend = B>>(
@@ -62,24 +70,48 @@ impl<B: Backend> Worker<B> {
         };
         let mut report = |layers_done| progress(LoadProgress { rank, layers_done, layers: config.model.layers });
         let share = Share { rank, world_size };
-        let decoder = model::load(&mut backend, &*config.weights, &config.model, share, config.limits(), &mut report)?;
+        let mut decoder =
+            model::load(&mut backend, &*config.weights, &config.model, share, config.limits(), &mut report)?;
+        let drafter = match &config.speculation {
+            Some(speculation) => Some(draft_model(&mut backend, config, speculation, &mut decoder, share)?),
+            None => None,
+        };
         let (pages, page_size) = (capacity.pages as usize, capacity.page_size as usize);
         let layout = model::cache_layout(&config.model, share);
         let shape = CacheShape { layers: decoder.layers(), pages, page_size, layout };
-        let (cache, step) = (backend.allocate_cache(&shape)?, backend.allocate_step(&input::limits(capacity))?);
-        let chooser = (rank == 0).then(|| Chooser::new(config));
+        let limits = input::limits(capacity, config.verify_tokens());
+        let (cache, step) = (backend.allocate_cache(&shape)?, backend.allocate_step(&limits)?);
+        let (chooser, page_size) = ((rank == 0).then(|| Chooser::new(config)), capacity.page_size);
         let (input, wanted) = Default::default();
-        Ok(Self { backend, communicator, decoder, cache, step, input, wanted, chooser })
+        Ok(Self { backend, communicator, decoder, drafter, cache, step, input, wanted, page_size, chooser })
     }
 
     /// One step. Rank 0 returns its output; the others have none.
-    pub fn run(&mut self, batch: &Batch) -> Result<Option<StepOutput>, WorkerError> {
-        input::fill(batch, &mut self.input, &mut self.wanted);
+    pub fn run(&mut self, batch: &Batch, agreement: &mut Agreement) -> Result<Option<StepOutput>, WorkerError> {
         // A failure of the choice must not keep rank 0 from the collectives that the other ranks are coming to.
         let mut chosen = self.chooser.as_mut().map(|chooser| chooser.begin(batch));
+        let trees = self.draft(batch, agreement)?;
         if batch.entries.is_empty() {
             return chosen.transpose().map_err(WorkerError::Step);
         }
+        input::fill(batch, &trees, &mut self.input, &mut self.wanted);
+        self.forward(batch, &trees, &mut chosen)?;
+        if self.drafter.is_some() {
+            self.follow(batch, &chosen, agreement)?;
+        }
+        chosen.transpose().map_err(WorkerError::Step)
+    }
+
+    /// The trees of verify entries; nothing without a draft model.
+    fn draft(&mut self, batch: &Batch, agreement: &mut Agreement) -> Result<Vec<Option<DraftTree>>, WorkerError> {
+        let Some(drafter) = &mut self.drafter else { return Ok(Vec::new()) };
+        drafter.begin(batch);
+        let (backend, communicator) = (&mut self.backend, &mut self.communicator);
+        Ok(drafter.draft(&mut DraftStep { backend, communicator, agreement, batch })?)
+    }
+
+    /// The target's pass over the uploaded rows, and on rank 0 the choice of tokens from its logits.
+    fn forward(&mut self, batch: &Batch, trees: &[Option<DraftTree>], chosen: &mut Chosen) -> Result<(), WorkerError> {
         self.backend.upload(&mut self.step, &self.input)?;
         let mut pass = Pass {
             backend: &mut self.backend,
@@ -94,26 +126,60 @@ impl<B: Backend> Worker<B> {
         for first in (0..self.wanted.len()).step_by(capacity) {
             let range = first..(first + capacity).min(self.wanted.len());
             let logits = self.decoder.logits(&mut pass, range.clone())?;
-            let (Some(chooser), Some(Ok(output))) = (&mut self.chooser, &mut chosen) else { continue };
+            let (Some(chooser), Some(Ok(output))) = (&mut self.chooser, &mut *chosen) else { continue };
             let read = chooser.host(range.len());
             pass.backend.read(logits, 0, read)?;
-            if let Err(message) = chooser.read(batch, &self.wanted[range], output) {
-                chosen = Some(Err(message));
+            if let Err(message) = chooser.read(batch, trees, &self.wanted[range], output) {
+                *chosen = Some(Err(message));
             }
         }
-        chosen.transpose().map_err(WorkerError::Step)
+        Ok(())
     }
+
+    /// What follows the choice on every rank: accepted paths become consecutive in the target's cache, and the draft
+    /// model runs over what was committed.
+    fn follow(&mut self, batch: &Batch, chosen: &Chosen, agreement: &mut Agreement) -> Result<(), WorkerError> {
+        let Some(drafter) = &mut self.drafter else { return Ok(()) };
+        let own = self.chooser.as_ref().map(|chooser| chooser.decision(chosen));
+        let decision = agreement.share(own)?;
+        let Decision::Outcomes(outcomes) = &*decision else { return Ok(()) };
+        let first_rows: Vec<usize> = self.input.segments.iter().map(|segment| segment.first_row).collect();
+        input::fill_moves(batch, outcomes, self.page_size, &mut self.input);
+        if !self.input.moves.is_empty() {
+            self.backend.upload(&mut self.step, &self.input)?;
+            self.backend.move_rows(MoveRows { step: &self.step, cache: &mut self.cache })?;
+        }
+        let Some(features) = self.decoder.taps() else { return Ok(()) };
+        let (backend, communicator) = (&mut self.backend, &mut self.communicator);
+        let mut at = DraftStep { backend, communicator, agreement, batch };
+        Ok(drafter.extend(&mut at, features, &first_rows, outcomes)?)
+    }
+}
+
+/// Loads the draft model and lets the target give it what it reads.
+fn draft_model<B: Backend>(
+    backend: &mut B,
+    config: &RanksConfig,
+    speculation: &Speculation,
+    decoder: &mut Decoder<B>,
+    share: Share,
+) -> Result<Drafter<B>, ModelError> {
+    let Speculation { head, shape } = speculation;
+    decoder.tap(backend, head.taps.boundaries.clone())?;
+    Drafter::load(backend, head, decoder, share, config.drafter(*shape))
 }
 
 impl Chooser {
     fn new(config: &RanksConfig) -> Self {
         let vocabulary = config.model.vocabulary;
         let logits = vec![0.0; config.logit_rows * vocabulary];
-        Self { choices: Choices::new(config.capacity.slots as usize), logits, vocabulary }
+        Self { choices: Choices::new(config.capacity.slots as usize), walks: Vec::new(), logits, vocabulary }
     }
 
     fn begin(&mut self, batch: &Batch) -> Result<StepOutput, String> {
         self.choices.prepare(batch)?;
+        self.walks.clear();
+        self.walks.resize_with(batch.entries.len(), Walk::new);
         Ok(StepOutput { entries: vec![Default::default(); batch.entries.len()] })
     }
 
@@ -121,10 +187,29 @@ impl Chooser {
         &mut self.logits[..rows * self.vocabulary]
     }
 
-    fn read(&mut self, batch: &Batch, wanted: &[LogitRow], output: &mut StepOutput) -> Result<(), String> {
+    fn read(
+        &mut self,
+        batch: &Batch,
+        trees: &[Option<DraftTree>],
+        wanted: &[LogitRow],
+        output: &mut StepOutput,
+    ) -> Result<(), String> {
         for (row, logits) in wanted.iter().zip(self.logits.chunks_exact_mut(self.vocabulary)) {
-            self.choices.read(&batch.entries[row.entry], *row, logits, &mut output.entries[row.entry])?;
+            let (entry, walk) = (&batch.entries[row.entry], &mut self.walks[row.entry]);
+            let tree = trees.get(row.entry).and_then(Option::as_ref);
+            let verified = tree.map(|tree| Verified { tree, walk });
+            self.choices.read(entry, *row, logits, verified, &mut output.entries[row.entry])?;
         }
         Ok(())
+    }
+
+    /// What the other ranks must know of the choice.
+    fn decision(&self, chosen: &Chosen) -> Decision {
+        let Some(Ok(output)) = chosen else { return Decision::Lost };
+        let outcome = |(entry, walk): (&crate::types::EntryOutput, &Walk)| Outcome {
+            tokens: entry.tokens.iter().map(|token| token.id).collect(),
+            path: walk.path().to_vec(),
+        };
+        Decision::Outcomes(output.entries.iter().zip(&self.walks).map(outcome).collect())
     }
 }

@@ -6,7 +6,7 @@
 mod attention;
 mod experts;
 mod quantization;
-mod rope;
+pub(crate) mod rope;
 
 use serde_json::{Map, Value};
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::{ConfigError, Keys, bounds};
 use crate::model::{Attention, RopeConfig, RopeScaling};
 
-pub(super) fn read(
+pub(crate) fn read(
     keys: &Keys,
     model_type: &str,
     attention: &Attention,

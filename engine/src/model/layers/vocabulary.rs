@@ -21,6 +21,16 @@ impl<B: Backend> Embedding<B> {
         Ok(Self { table: Rc::new(load.linear(&[slice])?), first, hidden })
     }
 
+    /// The same table for another model of this rank.
+    pub fn shared(&self) -> Self {
+        Self { table: Rc::clone(&self.table), first: self.first, hidden: self.hidden }
+    }
+
+    /// The table, for an output projection that is tied to it.
+    pub fn table(&self) -> &Rc<B::Linear> {
+        &self.table
+    }
+
     /// The step's tokens to the residual stream.
     pub fn forward(&self, pass: &mut Pass<'_, B>, scratch: &mut Scratch<B>) -> Result<(), PassError> {
         let (step, rows, buffer) = (pass.step, pass.rows, &mut scratch.residual);
@@ -47,13 +57,13 @@ pub struct Head<B: Backend> {
 }
 
 impl<B: Backend> Head<B> {
-    /// `load` stands at the root; the weight is `lm_head` or, where tied, the embedding's table. `capacity` is the
-    /// most rows of one [`Head::forward`].
-    pub fn load(load: &mut Loader<'_, B>, tied: Option<&Embedding<B>>, capacity: usize) -> Result<Self, ModelError> {
+    /// `load` stands at the root; the weight is `lm_head` or, where tied, another one of the same shape. `capacity` is
+    /// the most rows of one [`Head::forward`].
+    pub fn load(load: &mut Loader<'_, B>, tied: Option<&Rc<B::Linear>>, capacity: usize) -> Result<Self, ModelError> {
         let (hidden, vocabulary) = (load.config.hidden, load.config.vocabulary);
         let rows = load.share.columns(vocabulary);
         let weight = match tied {
-            Some(embedding) => Rc::clone(&embedding.table),
+            Some(weight) => Rc::clone(weight),
             None => Rc::new(load.linear(&[Slice::whole("lm_head", vocabulary, hidden).outputs(rows)])?),
         };
         let width = load.share.column_width(vocabulary);
@@ -66,6 +76,11 @@ impl<B: Backend> Head<B> {
 
     pub fn capacity(&self) -> usize {
         self.capacity
+    }
+
+    /// The projection, for another model of this rank.
+    pub fn weight(&self) -> &Rc<B::Linear> {
+        &self.weight
     }
 
     /// Logits `[range.len(), vocabulary]` of some of the step's logit rows, whole on every rank.

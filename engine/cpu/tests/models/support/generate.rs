@@ -19,11 +19,17 @@ pub struct Settings {
     /// Output tokens of each sequence.
     pub tokens: usize,
     pub prompt_logprobs: Option<u32>,
+    /// Tokens to verify per step, in turn; below 2 a plain decode.
+    pub widths: Vec<u32>,
 }
 
 impl Settings {
     pub fn greedy(chunk: usize, tokens: usize) -> Self {
-        Self { chunk, tokens, prompt_logprobs: None }
+        Self { chunk, tokens, prompt_logprobs: None, widths: vec![0] }
+    }
+
+    pub fn verifying(self, widths: &[u32]) -> Self {
+        Self { widths: widths.to_vec(), ..self }
     }
 }
 
@@ -32,6 +38,8 @@ impl Settings {
 pub struct Generated {
     pub tokens: Vec<u32>,
     pub prompt_logprobs: Vec<TokenLogprobs>,
+    /// Drafted tokens accepted by each verify.
+    pub accepted: Vec<u32>,
 }
 
 pub fn start<F: RankFactory>(
@@ -55,6 +63,7 @@ pub fn config(model: &Arc<ModelConfig>, weights: &Arc<dyn WeightSource>, counter
         plan: Arc::new(CollectivePlan::uniform(SHARED_MEMORY)),
         counters: Arc::clone(counters),
         step_deadline: Duration::from_secs(60),
+        speculation: None,
     }
 }
 
@@ -71,13 +80,20 @@ pub fn generate(executor: &mut impl Executor, prompts: &[Vec<u32>], settings: &S
         if order.is_empty() {
             return results;
         }
-        let entry = |index: &usize| entry(*index, &prompts[*index], &results[*index].tokens, done[*index], settings);
+        let width = settings.widths[step as usize % settings.widths.len()];
+        let entry =
+            |index: &usize| entry(*index, &prompts[*index], &results[*index].tokens, done[*index], (settings, width));
         let batch = Batch { step, entries: order.iter().map(entry).collect(), retired: Vec::new() };
-        let lengths: Vec<usize> = batch.entries.iter().map(|entry| entry.tokens.len()).collect();
+        let lengths: Vec<usize> =
+            batch.entries.iter().map(|entry| if entry.verify_tokens > 0 { 0 } else { entry.tokens.len() }).collect();
         executor.submit(batch).expect("submit");
         let StepOutput { entries } = executor.collect().expect("collect");
         for ((index, rows), output) in order.iter().zip(lengths).zip(entries) {
-            done[*index] += rows;
+            // A verify entry writes a row for each token that comes of it.
+            done[*index] += if rows == 0 { output.tokens.len() } else { rows };
+            if rows == 0 {
+                results[*index].accepted.push(output.accepted);
+            }
             results[*index].tokens.extend(output.tokens.iter().map(|token| token.id));
             results[*index].prompt_logprobs.extend(output.prompt_logprobs);
         }
@@ -85,7 +101,7 @@ pub fn generate(executor: &mut impl Executor, prompts: &[Vec<u32>], settings: &S
     unreachable!("steps do not end")
 }
 
-fn entry(index: usize, prompt: &[u32], output: &[u32], done: usize, settings: &Settings) -> BatchEntry {
+fn entry(index: usize, prompt: &[u32], output: &[u32], done: usize, (settings, width): (&Settings, u32)) -> BatchEntry {
     let prefill = done < prompt.len();
     let tokens = match output.last() {
         Some(token) => vec![*token],
@@ -93,13 +109,19 @@ fn entry(index: usize, prompt: &[u32], output: &[u32], done: usize, settings: &S
     };
     let last = done + tokens.len() >= prompt.len();
     let prompt_logits = prefill && settings.prompt_logprobs.is_some();
+    let verifies = !prefill && width > 1;
+    let end = done + if verifies { width as usize } else { tokens.len() };
     BatchEntry {
         slot: SlotId(index as u32),
-        phase: if prefill { Phase::Prefill } else { Phase::Decode },
+        phase: match (prefill, verifies) {
+            (true, _) => Phase::Prefill,
+            (false, true) => Phase::Verify,
+            (false, false) => Phase::Decode,
+        },
         start: done as u32,
-        pages: (0..(done + tokens.len()).div_ceil(16) as u32).map(|page| PageId(page * 4 + index as u32)).collect(),
+        pages: (0..end.div_ceil(16) as u32).map(|page| PageId(page * 4 + index as u32)).collect(),
         tokens,
-        verify_tokens: 0,
+        verify_tokens: if verifies { width } else { 0 },
         logits: if prompt_logits {
             LogitsRows::All
         } else if last {

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use engine::load::parse_config;
 use engine::model::ModelConfig;
+use engine::spec::{HeadCheckpoint, open_head};
 use engine::weights::{SafetensorsWeights, WeightSource, read_file};
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -59,6 +60,43 @@ impl Golden {
         self.floats(&format!("p0.{name}.{boundary}"))
     }
 
+    /// The head of `eagle3-tiny`, for its target.
+    pub fn head(&self) -> HeadCheckpoint {
+        self.head_with(|_| {})
+    }
+
+    /// The same with another configuration, and with the norms that newer heads have.
+    pub fn head_with(&self, change: impl FnOnce(&mut Value)) -> HeadCheckpoint {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/eagle3-tiny/draft");
+        let mut config: Value = serde_json::from_str(&read(&folder.join("config.json"))).expect("config.json");
+        change(&mut config);
+        let copy = tempfile::tempdir().expect("can make a folder");
+        std::fs::write(copy.path().join("config.json"), config.to_string()).expect("can write");
+        let bytes = std::fs::read(folder.join("model.safetensors")).expect("can read");
+        let (own, extra) = (SafeTensors::deserialize(&bytes), SafeTensors::deserialize(&self.bytes));
+        let (own, extra) = (own.expect("safetensors"), extra.expect("safetensors"));
+        let variants = extra.iter().filter_map(|(name, view)| Some((name.strip_prefix("variant.weights.")?, view)));
+        let all: Vec<_> = own.iter().chain(variants).collect();
+        let file = safetensors::serialize(all, None).expect("can be written");
+        std::fs::write(copy.path().join("model.safetensors"), file).expect("can write");
+        open_head(copy.path(), &self.config, None, read_file).expect("the head fits")
+    }
+
+    /// Complete runs of the reference: `tree`, `chain` or `wide`.
+    pub fn runs(&self, configuration: &str) -> Vec<Value> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden").join(self.name);
+        let vectors: Value = serde_json::from_str(&read(&folder.join("vectors.json"))).expect("vectors.json");
+        vectors["configs"][configuration]["runs"].as_array().expect("runs").clone()
+    }
+
+    /// Variants of the head's layer with their flags and drafts.
+    pub fn variants(&self) -> Vec<(String, Value)> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden").join(self.name);
+        let vectors: Value = serde_json::from_str(&read(&folder.join("vectors.json"))).expect("vectors.json");
+        let variants = vectors["variants"].as_object().expect("variants");
+        variants.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
     pub fn floats(&self, name: &str) -> Vec<f32> {
         let words = self.bytes_of(name).as_chunks().0.iter();
         words.map(|word| f32::from_le_bytes(*word)).collect()
@@ -78,7 +116,7 @@ fn read(path: &PathBuf) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn tokens(value: &Value) -> Vec<u32> {
+pub fn tokens(value: &Value) -> Vec<u32> {
     let list = value.as_array().expect("a list of tokens");
     list.iter().map(|token| token.as_u64().expect("a token") as u32).collect()
 }

@@ -1,19 +1,23 @@
+mod draft;
 mod generate;
 mod golden;
 mod quantised;
 mod random;
 mod rig;
+mod serve;
 
 use std::time::Duration;
 
 use engine_cpu::kernels::Precision;
 use engine_cpu::{CpuOptions, CpuRanks};
 
-pub use generate::{Settings, config, generate, start};
-pub use golden::{GOLDEN, Golden};
+pub use draft::DraftRig;
+pub use generate::{Generated, Settings, config, generate, start};
+pub use golden::{GOLDEN, Golden, tokens};
 pub use quantised::QuantisedWeights;
 pub use random::LoudWeights;
 pub use rig::{Chunk, Rig};
+pub use serve::{Output, Served, collect};
 
 /// Ranks of one thread each, exact products, and time for a busy machine.
 pub fn ranks(world_size: usize) -> CpuRanks {

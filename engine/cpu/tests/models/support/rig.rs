@@ -1,4 +1,4 @@
-use engine::backend::{Backend, CacheShape, Segment, StepInput, StepLimits, TreeMask};
+use engine::backend::{Backend, CacheShape, MoveRows, RowMove, Segment, StepInput, StepLimits, TreeMask};
 use engine::collective::Communicator;
 use engine::model::{self, Decoder, Limits, Pass, Share};
 use engine::types::Phase;
@@ -13,12 +13,12 @@ const SEQUENCES: usize = 4;
 
 /// A model on one rank, without an executor: what it computes can be seen.
 pub struct Rig {
-    backend: CpuBackend,
-    communicator: Communicator<CpuBackend>,
+    pub backend: CpuBackend,
+    pub communicator: Communicator<CpuBackend>,
     pub decoder: Decoder<CpuBackend>,
     cache: <CpuBackend as Backend>::Cache,
     step: <CpuBackend as Backend>::Step,
-    page_size: usize,
+    pub page_size: usize,
     vocabulary: usize,
 }
 
@@ -93,15 +93,31 @@ impl Rig {
         logits
     }
 
-    /// Pages of a sequence are far from each other and in descending order.
+    /// Pages of a sequence for `end` positions: far from each other and in descending order.
+    pub fn pages(&self, sequence: usize, end: usize) -> impl Iterator<Item = u32> + use<> {
+        (0..end.div_ceil(self.page_size)).map(move |page| ((PAGES_EACH - 1 - page) * SEQUENCES + sequence) as u32)
+    }
+
+    /// Makes the rows `path` of a chunk that began at `start` consecutive in the cache.
+    pub fn compact(&mut self, sequence: usize, start: usize, path: &[usize]) {
+        let pages: Vec<u32> = self.pages(sequence, PAGES_EACH * self.page_size).collect();
+        let place = |row: usize| {
+            let position = start + row;
+            pages[position / self.page_size] * self.page_size as u32 + (position % self.page_size) as u32
+        };
+        let moves = path.iter().enumerate().map(|(to, from)| RowMove { from: place(*from), to: place(to) }).collect();
+        let input = StepInput { moves, ..StepInput::default() };
+        self.backend.upload(&mut self.step, &input).expect("the moves fit");
+        let arguments = MoveRows { step: &self.step, cache: &mut self.cache };
+        self.backend.move_rows(arguments).expect("rows move");
+    }
+
     fn input(&self, chunks: &[Chunk<'_>]) -> StepInput {
         let mut input = StepInput::default();
         for chunk in chunks {
             let (first_row, first_page) = (input.rows(), input.pages.len());
             let end = chunk.start + chunk.tokens.len();
-            let pages =
-                (0..end.div_ceil(self.page_size)).map(|page| (PAGES_EACH - 1 - page) * SEQUENCES + chunk.sequence);
-            input.pages.extend(pages.map(|page| page as u32));
+            input.pages.extend(self.pages(chunk.sequence, end));
             input.tokens.extend(chunk.tokens);
             let depth = |row: usize| chunk.tree.map_or(row as u32, |(depths, _)| depths[row]);
             input.positions.extend((0..chunk.tokens.len()).map(|row| chunk.start as u32 + depth(row)));
