@@ -49,9 +49,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("capdb/tool", &["capdb"]),
     ("engine", &["capdb"]),
     ("engine/cpu", &["engine"]),
+    ("engine/gpu", &["engine"]),
     ("engine/server", &["engine"]),
     ("cli/capdb", &["capdb", "capdb-tool"]),
-    ("cli/archway", &["capdb", "engine", "engine-cpu", "engine-server"]),
+    ("cli/archway", &["capdb", "engine", "engine-cpu", "engine-gpu", "engine-server"]),
 ];
 const OURS: &[&str] = &["capdb", "capdb-tool", "engine", "engine-cpu", "engine-gpu", "engine-server"];
 
@@ -171,8 +172,9 @@ fn every_crate_takes_lints_and_versions_from_the_workspace() {
         .into_iter()
         .filter(|(name, _)| name.ends_with("Cargo.toml") && name != "Cargo.toml" && !name.contains("/fuzz/"))
     {
-        // The CPU backend spells its lints out, because it alone may use `unsafe`.
-        if !text.contains("[lints]\nworkspace = true") && name != "engine/cpu/Cargo.toml" {
+        // The backends spell their lints out, because they alone may use `unsafe`.
+        let backend = name == "engine/cpu/Cargo.toml" || name == "engine/gpu/Cargo.toml";
+        if !text.contains("[lints]\nworkspace = true") && !backend {
             findings.push(format!("{name}: no `[lints] workspace = true`"));
         }
         let dependencies =

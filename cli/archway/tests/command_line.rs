@@ -54,6 +54,29 @@ fn settings_are_shown_with_who_set_them() {
     assert_eq!(err, format!("error: {path}:3: unknown key `prot`; did you mean `port`?\n"));
 }
 
+/// Where there is no GPU, every library is named with where it was looked for, and that is no finding.
+#[test]
+fn doctor_describes_the_machine_and_ends_with_a_verdict() {
+    let (code, out, err) = run(&["doctor", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"));
+    let list = |key: &str| report[key].as_array().unwrap_or_else(|| panic!("{key} in {out}")).clone();
+    assert_eq!(list("libraries").len(), 4);
+    assert_eq!(code, i32::from(!list("findings").is_empty()), "{out}");
+    if list("devices").is_empty() {
+        assert_eq!(report["chosen"], "CPU");
+        assert!(report["problem"].as_str().is_some_and(|problem| !problem.is_empty()), "{out}");
+    } else {
+        assert_eq!(list("devices").len(), list("gpus").len());
+    }
+    for library in list("libraries") {
+        let missing = library["missing"].as_str().unwrap_or("looked for .so");
+        assert!(missing.contains("looked for") && missing.contains(".so"), "{missing}");
+    }
+    let (again, text, _) = run(&["doctor"]);
+    assert_eq!(again, code);
+    assert!(text.contains("Libraries") && text.contains("Chosen by --device auto"), "{text}");
+}
+
 /// A server with the mock engine, killed when dropped.
 struct Server {
     child: Child,

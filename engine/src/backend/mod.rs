@@ -9,6 +9,7 @@
 mod arguments;
 mod error;
 mod load;
+mod pass;
 mod step;
 
 pub use arguments::{
@@ -17,6 +18,7 @@ pub use arguments::{
 };
 pub use error::BackendError;
 pub use load::{CacheLayout, CacheShape, ExpertParts, LatentUpParts, MatrixPart, RopeTable};
+pub use pass::PassKey;
 pub use step::{RowMove, Segment, StepInput, StepLimits, TreeMask};
 
 /// One rank's device. A buffer is a run of elements in the backend's activation type; each operation reads and writes
@@ -53,7 +55,15 @@ pub trait Backend: Sized + 'static {
     fn load_experts(&mut self, experts: &[ExpertParts<'_>]) -> Result<Self::Experts, BackendError>;
     fn load_latent_up(&mut self, parts: LatentUpParts<'_>) -> Result<Self::LatentUp, BackendError>;
     fn load_rope(&mut self, table: &RopeTable) -> Result<Self::Rope, BackendError>;
+    /// What [`Backend::attend`] will be asked for, over `cached` cached heads: told while layers load, before steps are
+    /// allocated, to those who lay out a step's work by it.
+    fn expect_heads(&mut self, _groups: HeadGroups, _cached: usize) {}
 
+    /// Room for logits: a buffer that a product fills, and that [`Backend::read`] and [`Backend::choose`] read. A
+    /// backend with narrow activations keeps logits in f32 all the same.
+    fn allocate_logits(&mut self, elements: usize) -> Result<Self::Buffer, BackendError> {
+        self.allocate_buffer(elements)
+    }
     /// Zeroed; may be empty.
     fn allocate_buffer(&mut self, elements: usize) -> Result<Self::Buffer, BackendError>;
     fn allocate_cache(&mut self, shape: &CacheShape) -> Result<Self::Cache, BackendError>;
@@ -64,6 +74,40 @@ pub trait Backend: Sized + 'static {
     fn upload(&mut self, step: &mut Self::Step, input: &StepInput) -> Result<(), BackendError>;
     /// Waits for the device and copies elements, starting with `from`, to the host as f32.
     fn read(&mut self, buffer: &Self::Buffer, from: usize, to: &mut [f32]) -> Result<(), BackendError>;
+
+    /// The pass that is run where `key` is asked for: devices that replay recorded passes have them for some sizes
+    /// only, and compute a few rows more. Rows beyond those of the uploaded step read nothing and leave no trace in a
+    /// cache; their results mean nothing.
+    fn padded(&self, key: PassKey) -> PassKey {
+        key
+    }
+    /// Row counts, up to `most`, for which the device records a decode pass. They are recorded before the first step,
+    /// on a step without rows.
+    fn recorded_rows(&self, _most: usize) -> Vec<usize> {
+        Vec::new()
+    }
+    /// Runs a pass: everything in `body` depends on the host only through the uploaded step and `key`. A device that
+    /// records runs `body` the first time that it sees `key`, and replays what it recorded from then on.
+    fn pass<E: From<BackendError>>(
+        &mut self,
+        _key: PassKey,
+        body: impl FnOnce(&mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        body(self)
+    }
+
+    /// Whether [`Backend::choose`] does anything: otherwise the host reads the logits and chooses.
+    const CHOOSES: bool = false;
+    /// The largest logit of each of `rows` rows `[rows, width]`, the smallest id on a tie, for
+    /// [`Backend::read_choices`]. Part of a pass.
+    fn choose(&mut self, _logits: &Self::Buffer, _width: usize, _rows: usize) -> Result<(), BackendError> {
+        Ok(())
+    }
+    /// Waits for the device and copies the choices of the first rows to the host. `u32::MAX` stands for a row without
+    /// a finite logit.
+    fn read_choices(&mut self, _to: &mut [u32]) -> Result<(), BackendError> {
+        Ok(())
+    }
 
     /// `output[row] = table[token[row] - first]`, zero where the token is outside the table.
     fn embed(&mut self, arguments: Embed<'_, Self>) -> Result<(), BackendError>;

@@ -119,6 +119,11 @@ impl<B: Backend> Decoder<B> {
         self.head.capacity()
     }
 
+    /// What the last call of [`Self::logits`] computed, also where it was replayed.
+    pub fn last_logits(&self) -> &B::Buffer {
+        self.head.last()
+    }
+
     /// Logits `[range.len(), vocabulary]` of some of the step's logit rows, after [`Self::forward`].
     pub fn logits(&mut self, pass: &mut Pass<'_, B>, range: Range<usize>) -> Result<&B::Buffer, PassError> {
         self.head.forward(pass, &self.scratch, range)

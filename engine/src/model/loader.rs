@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::{ModelConfig, Share};
 use crate::backend::{Backend, BackendError, MatrixPart};
+use crate::collective::PassError;
 use crate::weights::dequantise::dequantise;
 use crate::weights::{WeightError, WeightSource};
 
@@ -15,6 +16,9 @@ pub enum ModelError {
     Weight(#[from] WeightError),
     #[error(transparent)]
     Backend(#[from] BackendError),
+    /// A first pass, before any step.
+    #[error(transparent)]
+    Pass(PassError),
     #[error("{heads} attention heads cannot be shared equally by {world_size} ranks; choose a divisor of {heads}")]
     HeadsNotDivisible { heads: usize, world_size: usize },
     #[error("this engine has no forward pass for {0}; `archway plan` can still plan it")]

@@ -4,6 +4,7 @@
 //! a [`CollectivePlan`] and numbers.
 
 mod build;
+mod device;
 mod error;
 mod kernels;
 mod machine;
@@ -17,6 +18,10 @@ mod sites;
 pub use build::build;
 /// The database's own words, so that nobody else has to import `capdb`.
 pub use capdb::{database::Database, quantity::Version, record::Topology};
+pub use device::{
+    DeviceAnswer, DeviceValue, KernelTarget, RecordCheck, architectures, check_device, device_record,
+    feature_attributes, kernel_target,
+};
 pub use error::PlanError;
 pub use machine::{GpuFacts, GpuMachine, HostCpu, Machine};
 pub use memory::{MemoryPlan, parameters};

@@ -78,6 +78,15 @@ impl SamplerState {
         }
     }
 
+    /// Whether the next token is the one of the largest raw logit and nothing more is asked of the row: then it may be
+    /// chosen where the logits are.
+    pub fn takes_largest(&self) -> bool {
+        let params = &*self.params;
+        let greedy = params.temperature < GREEDY_TEMPERATURE || params.top_k == 1;
+        let raw = params.logit_bias.is_empty() && !self.has_penalty() && self.position() >= params.min_tokens;
+        greedy && raw && params.logprobs.is_none()
+    }
+
     /// Chooses the next token from its row of raw logits (f32, one per token of the vocabulary). The row is changed
     /// on the way and is as before on return. Does not append.
     pub fn sample(&self, logits: &mut [f32], scratch: &mut SamplerScratch) -> Result<TokenOutput, SampleError> {

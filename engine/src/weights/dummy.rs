@@ -1,6 +1,8 @@
 //! Random weights, made tensor by tensor when asked for: benchmarks and capacity tests without a checkpoint.
 
 use std::borrow::Cow;
+use std::num::NonZero;
+use std::thread;
 
 use half::{bf16, f16};
 
@@ -9,6 +11,8 @@ use super::{TensorInfo, TensorView, WeightError, WeightSource, WeightType};
 /// What stands for a file in messages.
 const PATH: &str = "random weights";
 
+/// Elements that are worth a thread.
+const PART: usize = 1 << 18;
 /// Standard deviation of a weight.
 const SPREAD: f32 = 0.02;
 
@@ -30,10 +34,30 @@ impl DummyWeights {
         Self { seed, kind }
     }
 
+    /// On as many threads as there are cores: every element depends on its place alone.
     fn fill(&self, name: &str, bytes: &mut [u8]) {
         let key = mix(self.seed ^ hash(name));
         let normalisation = name.ends_with("norm.weight");
-        let value = |index: usize| if normalisation { 1.0 } else { SPREAD * normal(key, index as u64) };
+        let width = self.kind.block_bytes();
+        let threads = thread::available_parallelism().map_or(1, NonZero::get);
+        let part = (bytes.len() / width).div_ceil(threads).max(PART);
+        thread::scope(|scope| {
+            for (index, bytes) in bytes.chunks_mut(part * width).enumerate() {
+                // A small tensor is made where it is asked for.
+                let alone = threads == 1 || index == 0 && bytes.len() < part * width;
+                let mut run = move || self.fill_part(key, normalisation, index * part, bytes);
+                if alone {
+                    run();
+                } else {
+                    scope.spawn(run);
+                }
+            }
+        });
+    }
+
+    /// Elements from `first` on.
+    fn fill_part(&self, key: u64, normalisation: bool, first: usize, bytes: &mut [u8]) {
+        let value = |index: usize| if normalisation { 1.0 } else { SPREAD * normal(key, (first + index) as u64) };
         for (index, element) in bytes.chunks_exact_mut(self.kind.block_bytes()).enumerate() {
             match self.kind {
                 WeightType::Bf16 => element.copy_from_slice(&bf16::from_f32(value(index)).to_le_bytes()),

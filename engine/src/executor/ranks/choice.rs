@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::input::LogitRow;
-use crate::sampler::{SamplerScratch, SamplerState, token_logprobs};
+use crate::sampler::{SampleError, SamplerScratch, SamplerState, token_logprobs};
 use crate::spec::{DraftTree, Walk};
-use crate::types::{Batch, BatchEntry, EntryOutput, LogitsRows, SlotId, TokenLogprobs};
+use crate::types::{Batch, BatchEntry, EntryOutput, LogitsRows, SlotId, TokenLogprobs, TokenOutput};
 
 /// Sampling state of the running sequences, by slot.
 pub(super) struct Choices {
@@ -47,6 +47,29 @@ impl Choices {
                 return Err(format!("slot {} continues a sequence that has not begun", entry.slot.0));
             }
         }
+        Ok(())
+    }
+
+    /// Whether the device may choose every token of this batch: the largest logit of each entry's last row.
+    pub fn takes_largest(&self, batch: &Batch) -> bool {
+        batch.entries.iter().filter(|entry| entry.logits != LogitsRows::None).all(|entry| {
+            let slot = self.slots.get(entry.slot.0 as usize).and_then(Option::as_ref);
+            entry.logits == LogitsRows::Last && slot.is_some_and(|slot| slot.sampler.takes_largest())
+        })
+    }
+
+    /// Takes the token that the device chose for an entry. Errors: the row had no finite logit.
+    pub fn take(&mut self, entry: &BatchEntry, id: u32, output: &mut EntryOutput) -> Result<(), String> {
+        let SlotId(number) = entry.slot;
+        let Some(slot) = &mut self.slots[number as usize] else { return Err(format!("slot {number} is empty")) };
+        if !entry.sample {
+            return Ok(());
+        }
+        if id == u32::MAX {
+            return Err(SampleError { position: slot.sampler.position() }.to_string());
+        }
+        slot.sampler.append(id);
+        output.tokens.push(TokenOutput { id, logprobs: None });
         Ok(())
     }
 

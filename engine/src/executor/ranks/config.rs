@@ -14,6 +14,11 @@ use crate::weights::WeightSource;
 pub trait RankFactory: Send + Sync + 'static {
     type Backend: Backend;
 
+    /// How long threads look for a message before they sleep until it comes. Waking a thread costs tens of
+    /// microseconds, which is much of a step on a fast device; where the ranks compute on the processor itself, it is
+    /// better left to them.
+    const SPIN: Duration = Duration::ZERO;
+
     fn world_size(&self) -> usize;
 
     /// Rank `rank`'s device; called once, on the rank's own thread.

@@ -5,6 +5,7 @@ mod choice;
 mod config;
 mod input;
 mod thread;
+mod wait;
 mod worker;
 
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub struct RanksExecutor {
     /// Tokens of the widest verify entry; 0 without a draft model.
     verify_tokens: usize,
     step_deadline: Duration,
+    spin: Duration,
     steps: Vec<Sender<Arc<Batch>>>,
     replies: Receiver<(usize, Reply)>,
     poison: Box<dyn Fn(&str) + Send>,
@@ -69,8 +71,9 @@ impl RanksExecutor {
             steps.push(step_sender);
         }
         let poison = Box::new(move |message: &str| factory.poison(message));
-        let (in_flight, failure) = (None, None);
-        let executor = Self { capacity, verify_tokens, step_deadline, steps, replies, poison, in_flight, failure };
+        let (spin, in_flight, failure) = (F::SPIN, None, None);
+        let executor =
+            Self { capacity, verify_tokens, step_deadline, spin, steps, replies, poison, in_flight, failure };
         executor.wait_until_ready()?;
         Ok(executor)
     }
@@ -90,8 +93,8 @@ impl RanksExecutor {
         let mut waiting: Vec<usize> = (0..self.steps.len()).collect();
         let mut result = Ok(StepOutput::default());
         while !waiting.is_empty() {
-            let left = until.saturating_duration_since(Instant::now());
-            let (rank, reply) = self.replies.recv_timeout(left).map_err(|_| self.stalled(*step, &waiting))?;
+            let received = wait::receive_until(&self.replies, self.spin, *until);
+            let (rank, reply) = received.map_err(|_| self.stalled(*step, &waiting))?;
             waiting.retain(|other| *other != rank);
             match reply {
                 Reply::Step(Some(output)) => result = Ok(output),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
 use super::config::{LoadProgress, RankFactory, RanksConfig, StartError};
+use super::wait;
 use super::worker::{Worker, WorkerError};
 use crate::spec::Agreement;
 use crate::types::{Batch, StepOutput};
@@ -53,7 +54,8 @@ impl<F: RankFactory> RankThread<F> {
     }
 
     fn serve(&self, mut worker: Worker<F::Backend>, agreement: &mut Agreement) -> Result<(), String> {
-        for batch in &self.steps {
+        // The executor drops its end when it is done.
+        while let Ok(batch) = wait::receive(&self.steps, F::SPIN) {
             match worker.run(&batch, agreement) {
                 Ok(output) => self.reply(Reply::Step(output)),
                 Err(WorkerError::Step(message)) => self.reply(Reply::Lost(message)),

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::choice::{Choices, Verified};
 use super::config::{LoadProgress, RankFactory, RanksConfig, Speculation};
 use super::input::{self, LogitRow};
-use crate::backend::{Backend, CacheShape, MoveRows, StepInput};
+use crate::backend::{Backend, BackendError, CacheShape, MoveRows, PassKey, StepInput};
 use crate::collective::{Communicator, PassError};
 use crate::model::{self, Decoder, ModelError, Pass, Share};
 use crate::spec::{Agreement, Decision, DraftStep, DraftTree, Drafter, Outcome, Walk};
-use crate::types::{Batch, StepOutput};
+use crate::types::{Batch, Phase, StepOutput};
 
 /// Why a step gave nothing.
 #[derive(Debug)]
@@ -37,6 +37,7 @@ pub(super) struct Worker<B: Backend> {
     input: StepInput,
     wanted: Vec<LogitRow>,
     page_size: u32,
+    vocabulary: usize,
     /// On rank 0.
     chooser: Option<Chooser>,
 }
@@ -47,6 +48,8 @@ struct Chooser {
     walks: Vec<Walk>,
     /// Logits on the host, `[logit_rows, vocabulary]`.
     logits: Vec<f32>,
+    /// Choices of the device, one per logit row.
+    ids: Vec<u32>,
     vocabulary: usize,
 }
 
@@ -83,7 +86,32 @@ impl<B: Backend> Worker<B> {
         let (cache, step) = (backend.allocate_cache(&shape)?, backend.allocate_step(&limits)?);
         let (chooser, page_size) = ((rank == 0).then(|| Chooser::new(config)), capacity.page_size);
         let (input, wanted) = Default::default();
-        Ok(Self { backend, communicator, decoder, drafter, cache, step, input, wanted, page_size, chooser })
+        let vocabulary = config.model.vocabulary;
+        let mut worker = Self {
+            backend,
+            communicator,
+            decoder,
+            drafter,
+            cache,
+            step,
+            input,
+            wanted,
+            page_size,
+            vocabulary,
+            chooser,
+        };
+        worker.record(capacity.slots.min(capacity.rows) as usize).map_err(ModelError::Pass)?;
+        Ok(worker)
+    }
+
+    /// Has the device record the decode passes that it will replay.
+    fn record(&mut self, rows: usize) -> Result<(), PassError> {
+        let most = rows.min(self.decoder.logit_capacity());
+        for rows in self.backend.recorded_rows(most) {
+            self.backend.upload(&mut self.step, &self.input)?;
+            self.pass(PassKey { name: "target", phase: Phase::Decode, rows, logit_rows: rows })?;
+        }
+        Ok(())
     }
 
     /// One step. Rank 0 returns its output; the others have none.
@@ -113,22 +141,57 @@ impl<B: Backend> Worker<B> {
     /// The target's pass over the uploaded rows, and on rank 0 the choice of tokens from its logits.
     fn forward(&mut self, batch: &Batch, trees: &[Option<DraftTree>], chosen: &mut Chosen) -> Result<(), WorkerError> {
         self.backend.upload(&mut self.step, &self.input)?;
-        let mut pass = Pass {
-            backend: &mut self.backend,
-            communicator: &mut self.communicator,
-            cache: &mut self.cache,
-            step: &self.step,
-            phase: input::phase(batch),
-            rows: self.input.rows(),
-        };
-        self.decoder.forward(&mut pass)?;
-        let capacity = self.decoder.logit_capacity();
-        for first in (0..self.wanted.len()).step_by(capacity) {
-            let range = first..(first + capacity).min(self.wanted.len());
-            let logits = self.decoder.logits(&mut pass, range.clone())?;
+        let phase = input::phase(batch);
+        let first = self.wanted.len().min(self.decoder.logit_capacity());
+        self.pass(PassKey { name: "target", phase, rows: self.input.rows(), logit_rows: first })?;
+        if let (Some(chooser), Some(Ok(output))) = (&mut self.chooser, &mut *chosen)
+            && B::CHOOSES
+            && phase != Phase::Verify
+            && first == self.wanted.len()
+            && chooser.choices.takes_largest(batch)
+        {
+            if let Err(message) = chooser.take(&mut self.backend, batch, &self.wanted, output)? {
+                *chosen = Some(Err(message));
+            }
+            return Ok(());
+        }
+        Ok(self.read_logits(batch, trees, (phase, first), chosen)?)
+    }
+
+    /// The forward pass with the first logit rows, as a device may record and replay it.
+    fn pass(&mut self, key: PassKey) -> Result<(), PassError> {
+        let Self { backend, communicator, decoder, cache, step, vocabulary, .. } = self;
+        let key = backend.padded(key);
+        backend.pass(key, |backend| {
+            let PassKey { phase, rows, logit_rows, .. } = key;
+            let mut pass = Pass { backend, communicator, cache, step: &*step, phase, rows };
+            decoder.forward(&mut pass)?;
+            if logit_rows > 0 {
+                let logits = decoder.logits(&mut pass, 0..logit_rows)?;
+                pass.backend.choose(logits, *vocabulary, logit_rows)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads the logits that the pass computed, then those of further rows, and chooses on rank 0.
+    fn read_logits(
+        &mut self,
+        batch: &Batch,
+        trees: &[Option<DraftTree>],
+        (phase, first): (Phase, usize),
+        chosen: &mut Chosen,
+    ) -> Result<(), PassError> {
+        let (rows, capacity) = (self.input.rows(), self.decoder.logit_capacity());
+        for start in (0..self.wanted.len()).step_by(capacity) {
+            let range = start..(start + capacity).min(self.wanted.len());
+            if start >= first {
+                let Self { backend, communicator, cache, step, .. } = self;
+                let mut pass = Pass { backend, communicator, cache, step: &*step, phase, rows };
+                self.decoder.logits(&mut pass, range.clone())?;
+            }
             let (Some(chooser), Some(Ok(output))) = (&mut self.chooser, &mut *chosen) else { continue };
-            let read = chooser.host(range.len());
-            pass.backend.read(logits, 0, read)?;
+            self.backend.read(self.decoder.last_logits(), 0, chooser.host(range.len()))?;
             if let Err(message) = chooser.read(batch, trees, &self.wanted[range], output) {
                 *chosen = Some(Err(message));
             }
@@ -172,8 +235,8 @@ fn draft_model<B: Backend>(
 impl Chooser {
     fn new(config: &RanksConfig) -> Self {
         let vocabulary = config.model.vocabulary;
-        let logits = vec![0.0; config.logit_rows * vocabulary];
-        Self { choices: Choices::new(config.capacity.slots as usize), walks: Vec::new(), logits, vocabulary }
+        let (logits, ids) = (vec![0.0; config.logit_rows * vocabulary], vec![0; config.logit_rows]);
+        Self { choices: Choices::new(config.capacity.slots as usize), walks: Vec::new(), logits, ids, vocabulary }
     }
 
     fn begin(&mut self, batch: &Batch) -> Result<StepOutput, String> {
@@ -181,6 +244,22 @@ impl Chooser {
         self.walks.clear();
         self.walks.resize_with(batch.entries.len(), Walk::new);
         Ok(StepOutput { entries: vec![Default::default(); batch.entries.len()] })
+    }
+
+    /// Tokens that the device chose.
+    fn take<B: Backend>(
+        &mut self,
+        backend: &mut B,
+        batch: &Batch,
+        wanted: &[LogitRow],
+        output: &mut StepOutput,
+    ) -> Result<Result<(), String>, BackendError> {
+        let ids = &mut self.ids[..wanted.len()];
+        backend.read_choices(ids)?;
+        let taken = wanted.iter().zip(ids.iter()).try_for_each(|(row, id)| {
+            self.choices.take(&batch.entries[row.entry], *id, &mut output.entries[row.entry])
+        });
+        Ok(taken)
     }
 
     fn host(&mut self, rows: usize) -> &mut [f32] {

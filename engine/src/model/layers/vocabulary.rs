@@ -68,10 +68,15 @@ impl<B: Backend> Head<B> {
         };
         let width = load.share.column_width(vocabulary);
         let several = load.share.world_size > 1;
-        let mut allocate = |width| load.backend.allocate_buffer(capacity * width);
-        let logits = several.then(|| allocate(vocabulary)).transpose()?;
-        let (picked, part) = (allocate(hidden)?, allocate(width)?);
+        let logits = several.then(|| load.backend.allocate_logits(capacity * vocabulary)).transpose()?;
+        let picked = load.backend.allocate_buffer(capacity * hidden)?;
+        let part = load.backend.allocate_logits(capacity * width)?;
         Ok(Self { weight, hidden, vocabulary, width, picked, part, logits, capacity })
+    }
+
+    /// Where logits are, `[rows, vocabulary]`.
+    pub fn last(&self) -> &B::Buffer {
+        self.logits.as_ref().unwrap_or(&self.part)
     }
 
     pub fn capacity(&self) -> usize {

@@ -1,0 +1,149 @@
+//! `archway doctor`: what this machine offers, whether the database agrees, and what would be used.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use engine::plan::{
+    Database, KernelTarget, RecordCheck, check_device, device_record, feature_attributes, kernel_target, open_database,
+};
+use engine_gpu::doctor::{DeviceReport, Survey, survey};
+use engine_gpu::library::Library;
+use serde::Serialize;
+
+use crate::loader::host_cpu;
+
+/// Look at this machine: GPUs, driver, libraries, and the database's records of them.
+///
+/// Every field of a record that the driver can answer is compared. Exit code 0: no finding. 1: a record and the driver
+/// disagree, or a GPU is there that nobody can use; each is printed. A machine without a GPU has no finding.
+#[derive(Args)]
+pub struct Arguments {
+    /// Folder of the capability database. Default: the copy inside the program.
+    #[arg(long, value_name = "FOLDER")]
+    capdb: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    #[serde(flatten)]
+    survey: Survey,
+    gpus: Vec<Gpu>,
+    cpu: String,
+    /// What `--device auto` takes.
+    chosen: String,
+    findings: Vec<String>,
+}
+
+/// A device beside its record.
+#[derive(Serialize)]
+struct Gpu {
+    ordinal: usize,
+    record: Option<String>,
+    kernels: Option<KernelTarget>,
+    checks: Vec<RecordCheck>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let database = open_database(arguments.capdb.as_deref().map(Path::new))?;
+    let report = report(&database)?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print(&report);
+    }
+    Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn report(database: &Database) -> Result<Report> {
+    let survey = survey(&feature_attributes(database));
+    let gpus = survey.devices.iter().map(|device| gpu(database, device)).collect::<Result<Vec<_>>>()?;
+    let findings = findings(&survey, &gpus);
+    let usable = gpus.iter().find(|gpu| gpu.kernels.as_ref().is_some_and(|target| !target.targets.is_empty()));
+    let cpu = host_cpu(None);
+    let chosen = match usable {
+        Some(gpu) => format!("GPU {}", gpu.ordinal),
+        None => "CPU".to_owned(),
+    };
+    let cpu = format!("{}, {} threads", cpu.name, cpu.threads);
+    Ok(Report { survey, gpus, cpu, chosen, findings })
+}
+
+fn gpu(database: &Database, device: &DeviceReport) -> Result<Gpu> {
+    let record = device_record(database, &device.name, &device.compute_capability);
+    let (kernels, checks) = match &record {
+        Some(record) => (Some(kernel_target(database, record)?), check_device(database, record, &device.answers)?),
+        None => (None, Vec::new()),
+    };
+    Ok(Gpu { ordinal: device.ordinal, record, kernels, checks })
+}
+
+fn findings(survey: &Survey, gpus: &[Gpu]) -> Vec<String> {
+    let mut findings = Vec::new();
+    for (device, gpu) in survey.devices.iter().zip(gpus) {
+        if gpu.record.is_none() {
+            findings.push(format!(
+                "GPU {} ({}, compute capability {}) has no record; `capdb add-arch` writes one to start from",
+                device.ordinal, device.name, device.compute_capability
+            ));
+        }
+        for check in gpu.checks.iter().filter(|check| !check.agrees) {
+            findings.push(format!(
+                "GPU {}: {} is {} in the record ({}), and the driver says {}",
+                device.ordinal, check.key, check.record, check.at, check.driver
+            ));
+        }
+    }
+    // NCCL is for several GPUs; the others are needed wherever there is one.
+    let needed = |library: &Library| matches!(library, Library::Nvrtc | Library::CublasLt);
+    if !survey.devices.is_empty() {
+        let libraries = survey.libraries.iter().filter(|report| needed(&report.library));
+        findings.extend(libraries.filter_map(|report| report.missing.clone()));
+    }
+    findings
+}
+
+fn print(report: &Report) {
+    println!("Libraries");
+    for library in &report.survey.libraries {
+        match (&library.found, &library.missing) {
+            (Some(found), _) => {
+                println!("  {}: {} in {}", library.library.title(), found.version, found.path.display())
+            }
+            (None, Some(missing)) => println!("  {missing}"),
+            (None, None) => {}
+        }
+    }
+    println!("Driver\n  {}", report.survey.driver.as_deref().unwrap_or("none"));
+    println!("Devices");
+    if let Some(problem) = &report.survey.problem {
+        println!("  {problem}");
+    }
+    for (device, gpu) in report.survey.devices.iter().zip(&report.gpus) {
+        print_device(device, gpu);
+    }
+    println!("  CPU: {}\nChosen by --device auto\n  {}", report.cpu, report.chosen);
+    println!("Findings");
+    if report.findings.is_empty() {
+        println!("  none");
+    }
+    report.findings.iter().for_each(|finding| println!("  {finding}"));
+}
+
+fn print_device(device: &DeviceReport, gpu: &Gpu) {
+    let gib = device.memory as f64 / f64::from(1 << 30);
+    println!(
+        "  GPU {}: {}, compute capability {}, {gib:.1} GiB, {}",
+        device.ordinal, device.name, device.compute_capability, device.uuid
+    );
+    let record = gpu.record.as_deref().unwrap_or("none");
+    let agree = gpu.checks.iter().filter(|check| check.agrees).count();
+    println!("    record {record}: {agree} of {} fields that the driver answers agree", gpu.checks.len());
+    if let Some(target) = gpu.kernels.as_ref().and_then(|kernels| kernels.targets.first()) {
+        println!("    kernels are compiled for {target}");
+    }
+}

@@ -1,0 +1,68 @@
+//! Passes recorded as CUDA graphs, by key.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
+use cudarc::driver::{CudaGraph, CudaStream};
+use engine::backend::{BackendError, PassKey};
+
+use super::error::backend_error;
+
+/// Recorded passes. They are recorded before the first step, because recording allocates; afterwards they are replayed.
+#[derive(Default)]
+pub struct Recordings {
+    graphs: HashMap<PassKey, CudaGraph>,
+    closed: bool,
+}
+
+impl Recordings {
+    /// How many passes are recorded.
+    pub fn count(&self) -> usize {
+        self.graphs.len()
+    }
+
+    pub fn has(&self, key: PassKey) -> bool {
+        self.graphs.contains_key(&key)
+    }
+
+    /// Whether passes may still be recorded.
+    pub fn is_open(&self) -> bool {
+        !self.closed
+    }
+
+    /// The first step begins.
+    pub fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// Replays the pass if it was recorded; false otherwise.
+    pub fn replay(&self, key: PassKey) -> Result<bool, BackendError> {
+        let Some(graph) = self.graphs.get(&key) else { return Ok(false) };
+        graph.launch().map_err(|error| backend_error("replay", error))?;
+        Ok(true)
+    }
+
+    /// Begins to record what is launched on the stream. In thread-local mode: other threads may allocate meanwhile.
+    pub fn begin(stream: &CudaStream) -> Result<(), BackendError> {
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        stream.begin_capture(mode).map_err(|error| backend_error("record", error))
+    }
+
+    /// Keeps what was recorded since [`Recordings::begin`] under `key`.
+    pub fn keep(&mut self, stream: &Arc<CudaStream>, key: PassKey) -> Result<(), BackendError> {
+        let failed = |error| backend_error("record", error);
+        let graph = stream.end_capture(CUgraphInstantiate_flags(0)).map_err(failed)?;
+        let message = "nothing was launched while the pass was recorded".to_owned();
+        let graph = graph.ok_or(BackendError::Device { operation: "record", message })?;
+        graph.upload().map_err(failed)?;
+        self.graphs.insert(key, graph);
+        Ok(())
+    }
+
+    /// Throws away what was recorded since [`Recordings::begin`]: the pass failed.
+    pub fn abandon(stream: &Arc<CudaStream>) {
+        // A stream must leave capture mode whatever happened; that the recording is broken is known already.
+        let _ = stream.end_capture(CUgraphInstantiate_flags(0));
+    }
+}

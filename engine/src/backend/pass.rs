@@ -1,0 +1,13 @@
+use crate::types::Phase;
+
+/// What a pass depends on beside the uploaded step. Passes of equal keys make the same calls with the same arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PassKey {
+    /// Tells passes of different models or kinds apart.
+    pub name: &'static str,
+    pub phase: Phase,
+    /// Rows that are computed.
+    pub rows: usize,
+    /// Of these, rows that logits are computed for.
+    pub logit_rows: usize,
+}
