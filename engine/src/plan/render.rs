@@ -4,6 +4,7 @@ use std::fmt::{self, Write as _};
 
 use super::memory::gib;
 use super::report::{Plan, PlanVerdict, SiteReport};
+use crate::spec::DraftShape;
 
 impl fmt::Display for Plan {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -11,6 +12,7 @@ impl fmt::Display for Plan {
         head(&mut text, self)?;
         memory(&mut text, self)?;
         kernels(&mut text, self)?;
+        draft(&mut text, self)?;
         sites(&mut text, self)?;
         tail(&mut text, self)?;
         formatter.write_str(text.trim_end())
@@ -75,6 +77,17 @@ fn kernels(text: &mut String, plan: &Plan) -> fmt::Result {
         writeln!(text, "kernel    {}: {} ({}, {})", line.operation, line.kernel, line.support, line.at)?;
     }
     Ok(())
+}
+
+fn draft(text: &mut String, plan: &Plan) -> fmt::Result {
+    let Some(draft) = &plan.draft else { return Ok(()) };
+    let DraftShape { steps, topk, verify_tokens } = draft.shape;
+    let drafted = match topk {
+        1 => format!("chains of {steps}"),
+        _ => format!("trees of {steps} levels, {topk} branches, {verify_tokens} tokens with the root"),
+    };
+    writeln!(text, "draft     EAGLE-3 {}: {drafted}, {} draft tokens", draft.path, draft.draft_vocabulary)?;
+    writeln!(text, "taps      {}", draft.taps_rule)
 }
 
 fn sites(text: &mut String, plan: &Plan) -> fmt::Result {

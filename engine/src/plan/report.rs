@@ -4,6 +4,7 @@ use serde::{Serialize, Serializer};
 
 use super::memory::MemoryPlan;
 use crate::collective::{Operation, Site};
+use crate::spec::DraftShape;
 use crate::types::Phase;
 
 /// How a plan, or one site of it, ended.
@@ -28,7 +29,22 @@ pub struct Plan {
     pub tensor_parallel: usize,
     pub memory: MemoryPlan,
     pub kernels: Vec<KernelLine>,
+    /// The draft model; none without speculation, or where only its sizes were given.
+    pub draft: Option<DraftReport>,
     pub sites: Vec<SiteReport>,
+}
+
+/// A draft model as it was read.
+#[derive(Clone, Debug, Serialize)]
+pub struct DraftReport {
+    pub path: String,
+    /// Residual-stream boundaries of the target that it reads.
+    pub taps: Vec<usize>,
+    /// How they were found.
+    pub taps_rule: String,
+    pub draft_vocabulary: usize,
+    pub shape: DraftShape,
+    pub warnings: Vec<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]

@@ -3,6 +3,7 @@
 use capdb::record::AlgorithmId;
 
 use super::machine::Machine;
+use super::report::DraftReport;
 use crate::model::ModelConfig;
 
 /// Which all-reduce the user asked for.
@@ -31,10 +32,15 @@ pub enum FusionChoice {
 pub struct SpeculationShape {
     /// Tokens of a verify pass, root included.
     pub verify_tokens: usize,
+    /// Draft passes of a cycle.
+    pub steps: usize,
     /// Hidden size of the draft model.
     pub draft_hidden: usize,
+    pub draft_vocabulary: usize,
     /// Weights of the draft model in bytes, over all ranks.
     pub draft_bytes: u64,
+    /// One token in the draft model's cache, over all ranks.
+    pub draft_cache_bytes: u64,
 }
 
 /// Everything that a plan depends on.
@@ -66,6 +72,8 @@ pub struct PlanRequest {
     /// Share of the device's memory that the engine may use.
     pub memory_fraction: f64,
     pub speculation: Option<SpeculationShape>,
+    /// The head that was opened, for display.
+    pub draft: Option<DraftReport>,
 }
 
 impl PlanRequest {
@@ -90,6 +98,7 @@ impl PlanRequest {
             cache_bytes: 2,
             memory_fraction: 0.9,
             speculation: None,
+            draft: None,
         }
     }
 }

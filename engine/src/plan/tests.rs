@@ -18,7 +18,14 @@ fn gpus(id: &str, count: usize, facts: &GpuFacts) -> Machine {
 
 /// The story: Kimi K2.5 on eight PCIe cards.
 fn story(allreduce: AllReduceChoice) -> PlanRequest {
-    let speculation = SpeculationShape { verify_tokens: 8, draft_hidden: 7168, draft_bytes: 3 << 30 };
+    let speculation = SpeculationShape {
+        verify_tokens: 8,
+        steps: 7,
+        draft_hidden: 7168,
+        draft_vocabulary: 32000,
+        draft_bytes: 3 << 30,
+        draft_cache_bytes: 0,
+    };
     PlanRequest {
         tensor_parallel: 8,
         allreduce,

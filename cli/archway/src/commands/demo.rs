@@ -12,7 +12,7 @@ use engine_server::text::Chat;
 use serde_json::json;
 
 use crate::generate::Run;
-use crate::settings::{Options, resolve};
+use crate::settings::{Options, Speculative, resolve};
 use crate::{demo_model, loader};
 
 /// Fetch a small model, plan, and answer a prompt.
@@ -37,6 +37,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut options = arguments.options.clone();
     if options.model.is_none() && options.mock_engine != Some(true) {
         options.model = Some(demo_model::obtain()?.display().to_string());
+        let head = options.speculative_draft_model_path.is_some() || options.speculative_config.is_some();
+        if options.speculative_algorithm == Some(Speculative::Eagle3) && !head {
+            options.speculative_draft_model_path = Some(demo_model::head()?.display().to_string());
+        }
     }
     let settings = resolve(&options, None)?;
     let start = Instant::now();

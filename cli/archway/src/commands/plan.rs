@@ -6,13 +6,17 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Args;
 use engine::load::read_config;
+use engine::model::ModelConfig;
 use engine::plan::{
-    GpuFacts, Machine, Plan, PlanRequest, PlanVerdict, SpeculationShape, Topology, Version, open_database,
+    DraftReport, GpuFacts, Machine, Plan, PlanRequest, PlanVerdict, SpeculationShape, Topology, Version, open_database,
 };
 use engine_cpu::map_file;
 
 use crate::loader;
 use crate::settings::{Bytes, Options, resolve};
+
+/// Draft tokens of most published heads.
+const DRAFT_VOCABULARY: usize = 32000;
 
 /// Plan a model on GPUs that nobody needs to own, or on this CPU.
 ///
@@ -46,13 +50,10 @@ pub struct Arguments {
     /// NCCL, e.g. 2.27.7.
     #[arg(long, value_name = "VERSION", help_heading = "Machine")]
     nccl: Option<Version>,
-    /// Tokens of a verify pass, root included: plans speculative decoding too.
-    #[arg(long, value_name = "COUNT", help_heading = "Speculation")]
-    speculative_num_draft_tokens: Option<usize>,
-    /// Hidden size of the draft model. Default: the model's.
+    /// Hidden size of a draft model that is planned without its files. Default: the model's.
     #[arg(long, value_name = "SIZE", help_heading = "Speculation")]
     draft_hidden: Option<usize>,
-    /// Weights of the draft model.
+    /// Weights of a draft model that is planned without its files.
     #[arg(long, value_name = "SIZE", help_heading = "Speculation")]
     draft_size: Option<Bytes>,
     /// Print JSON.
@@ -87,16 +88,36 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
     let machine = machine(arguments, &options, ranks)?;
     let name =
         Path::new(model).file_stem().map_or_else(|| model.to_owned(), |stem| stem.to_string_lossy().into_owned());
-    let speculation = arguments.speculative_num_draft_tokens.map(|verify_tokens| SpeculationShape {
-        verify_tokens,
-        draft_hidden: arguments.draft_hidden.unwrap_or(config.hidden),
-        draft_bytes: arguments.draft_size.map_or(0, |size| size.0),
-    });
-    let mut request = PlanRequest { speculation, ..PlanRequest::new(name, config, machine) };
+    let (speculation, draft) = speculation(arguments, &options, &config)?;
+    let mut request = PlanRequest { speculation, draft, ..PlanRequest::new(name, config, machine) };
     if arguments.gpu.is_none() {
         request = loader::cpu_request(request, &options);
     }
     Ok(engine::plan::build(&loader::choices(&options).apply(request))?)
+}
+
+/// The draft model as its files say or, without them, as the flags do.
+fn speculation(
+    arguments: &Arguments,
+    options: &Options,
+    config: &ModelConfig,
+) -> Result<(Option<SpeculationShape>, Option<DraftReport>)> {
+    let Some(asked) = loader::speculation::asked(options)? else { return Ok((None, None)) };
+    if asked.folder.is_some() {
+        let opened = loader::speculation::open(options, config)?;
+        let element = if arguments.gpu.is_some() { 2 } else { loader::cache_element_bytes(options) };
+        let shape = opened.as_ref().map(|opened| loader::speculation::planned(opened, element));
+        return Ok((shape, opened.as_ref().map(loader::speculation::report)));
+    }
+    let shape = SpeculationShape {
+        verify_tokens: asked.shape.verify_tokens,
+        steps: asked.shape.steps,
+        draft_hidden: arguments.draft_hidden.unwrap_or(config.hidden),
+        draft_vocabulary: DRAFT_VOCABULARY.min(config.vocabulary),
+        draft_bytes: arguments.draft_size.map_or(0, |size| size.0),
+        draft_cache_bytes: 0,
+    };
+    Ok((Some(shape), None))
 }
 
 fn machine(arguments: &Arguments, options: &Options, ranks: usize) -> Result<Machine> {

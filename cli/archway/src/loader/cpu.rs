@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use engine::collective::CallCounters;
-use engine::executor::{Capacity, LoadProgress, RanksConfig, RanksExecutor};
+use engine::executor::{Capacity, LoadProgress, RanksConfig, RanksExecutor, Speculation};
 use engine::load::{LoadFormat, Model, OpenOptions, open_model, read_config};
 use engine::model::ModelConfig;
 use engine::plan::{Machine, Plan, PlanRequest, PlanVerdict};
@@ -19,7 +19,7 @@ use engine_server::service::{ModelCard, Service};
 use super::codec::ModelCodec;
 use super::planning::choices;
 use super::report::ServedPlan;
-use super::{host, narrow, text};
+use super::{host, narrow, speculation, text};
 use crate::progress;
 use crate::settings::{CpuPrecision, LoadFormat as FormatWord, NumberType, Options};
 
@@ -38,6 +38,7 @@ pub struct Planned {
     path: PathBuf,
     config: ModelConfig,
     capacity: Capacity,
+    speculation: Option<Speculation>,
     options: Options,
 }
 
@@ -55,10 +56,13 @@ pub fn prepare(model: &str, options: &Options) -> Result<Planned> {
         "--max-model-len {context} is more than the {} tokens that the model was made for",
         config.context
     );
+    let speculation = speculation::open(options, &config)?;
     let name = served_names(options, &path).into_iter().next().unwrap_or_default();
     let machine = Machine::Cpu(host::cpu(options.threads));
     let request = PlanRequest {
         weight_bytes: weight_bytes(&path),
+        draft: speculation.as_ref().map(speculation::report),
+        speculation: speculation.as_ref().map(|own| speculation::planned(own, cache_element_bytes(options))),
         ..plan_request(PlanRequest::new(name, config.clone(), machine), options)
     };
     let plan = engine::plan::build(&choices(options).apply(request))?;
@@ -69,16 +73,20 @@ pub fn prepare(model: &str, options: &Options) -> Result<Planned> {
         bail!("the engine has no forward pass for {}; `archway plan` can still plan it", plan.model.architecture);
     }
     let capacity = capacity(options, &plan, &config, narrow("max-model-len", context)?)?;
-    Ok(Planned { plan, path, config, capacity, options: options.clone() })
+    Ok(Planned { plan, path, config, capacity, speculation, options: options.clone() })
 }
 
 /// Sizes of the CPU backend: activations in f32, keys and values in f16 where the products are rounded too.
 pub fn plan_request(request: PlanRequest, options: &Options) -> PlanRequest {
-    let cache_bytes = match precision(options) {
+    PlanRequest { max_rows: ROWS as usize, activation_bytes: 4, cache_bytes: cache_element_bytes(options), ..request }
+}
+
+/// Bytes of an element of the CPU backend's key-value cache.
+pub fn cache_element_bytes(options: &Options) -> usize {
+    match precision(options) {
         Precision::Fast => 2,
         Precision::Exact => 4,
-    };
-    PlanRequest { max_rows: ROWS as usize, activation_bytes: 4, cache_bytes, ..request }
+    }
 }
 
 fn precision(options: &Options) -> Precision {
@@ -201,7 +209,7 @@ impl Planned {
             plan: Arc::new(self.plan.collectives()),
             counters: Arc::clone(counters),
             step_deadline: deadline,
-            speculation: None,
+            speculation: self.speculation.clone(),
         };
         let bar = progress::bar((self.config.layers * ranks) as u64, "loading layers");
         let shown = bar.clone();
@@ -218,6 +226,7 @@ impl Planned {
             end_tokens: model.config.eos_tokens.clone().into(),
             max_waiting: waiting.saturating_add(self.capacity.slots),
             max_choices: self.options.max_outputs.unwrap_or(default.max_choices),
+            verify_tokens: self.speculation.as_ref().map_or(0, |own| own.shape.verify_tokens as u32),
             prefix_cache: self.options.enable_prefix_caching.unwrap_or(default.prefix_cache),
             ..default
         }

@@ -6,12 +6,13 @@ mod host;
 mod mocked;
 mod planning;
 mod report;
+pub mod speculation;
 mod text;
 
 use anyhow::{Context, Result, bail};
 use engine_server::service::Service;
 
-pub use cpu::plan_request as cpu_request;
+pub use cpu::{cache_element_bytes, plan_request as cpu_request};
 pub use host::cpu as host_cpu;
 pub use planning::choices;
 

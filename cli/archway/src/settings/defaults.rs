@@ -32,6 +32,7 @@ pub fn defaults() -> Options {
         fusion: Some(Fusion::Auto),
         strict: Some(false),
         allow_fallback: Some(false),
+        speculative_adaptive: Some(true),
         mock_engine: Some(false),
         mock_interval: Some(0),
         ..Options::default()

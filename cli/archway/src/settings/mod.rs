@@ -6,10 +6,14 @@ mod layers;
 mod options;
 mod quantity;
 pub mod schema;
+mod speculative;
 pub mod spellings;
 mod words;
 
 pub use layers::{Resolved, resolve};
 pub use options::Options;
 pub use quantity::Bytes;
-pub use words::{AllReduce, CpuPrecision, Device, Fusion, LoadFormat, LogLevel, NumberType, SchedulingPolicy};
+pub use speculative::SpeculativeConfig;
+pub use words::{
+    AllReduce, CpuPrecision, Device, Fusion, LoadFormat, LogLevel, NumberType, SchedulingPolicy, Speculative,
+};

@@ -5,7 +5,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::quantity::{Bytes, Count};
-use super::words::{AllReduce, CpuPrecision, Device, Fusion, LoadFormat, LogLevel, NumberType, SchedulingPolicy};
+use super::speculative::SpeculativeConfig;
+use super::words::{
+    AllReduce, CpuPrecision, Device, Fusion, LoadFormat, LogLevel, NumberType, SchedulingPolicy, Speculative,
+};
 
 /// A flag that may stand alone, or be given true or false: `--strict`, `--strict=false`.
 macro_rules! flag {
@@ -136,6 +139,31 @@ pub struct Options {
     /// Folder of the capability database. Default: the copy inside the program.
     #[arg(long, value_name = "FOLDER", help_heading = "Plan")]
     pub capdb: Option<String>,
+
+    /// How tokens are drafted ahead of the model.
+    #[arg(long, visible_aliases = ["speculative", "spec-method"], value_name = "ALGORITHM", help_heading = "Speculation")]
+    pub speculative_algorithm: Option<Speculative>,
+    /// Folder of the draft model.
+    #[arg(long, visible_alias = "spec-model", value_name = "FOLDER", help_heading = "Speculation")]
+    pub speculative_draft_model_path: Option<String>,
+    /// Tokens of a drafted chain, or levels of a drafted tree.
+    #[arg(long, visible_alias = "spec-tokens", value_name = "COUNT", help_heading = "Speculation")]
+    pub speculative_num_steps: Option<u32>,
+    /// Branches of each node of a drafted tree; 1 drafts a chain.
+    #[arg(long, value_name = "COUNT", help_heading = "Speculation")]
+    pub speculative_eagle_topk: Option<u32>,
+    /// Tokens that the model verifies in one pass, root included.
+    #[arg(long, value_name = "COUNT", help_heading = "Speculation")]
+    pub speculative_num_draft_tokens: Option<u32>,
+    /// The same in vLLM's form: {"method": "eagle3", "model": FOLDER, "num_speculative_tokens": COUNT}.
+    #[arg(long, value_name = "JSON", help_heading = "Speculation")]
+    pub speculative_config: Option<SpeculativeConfig>,
+    /// Residual-stream boundaries that the head reads, instead of those that its configuration names.
+    #[arg(long, value_delimiter = ',', value_name = "B1,B2,B3", help_heading = "Speculation")]
+    pub eagle3_taps: Option<Vec<u32>>,
+    /// Draft less, down to nothing, where measured times and acceptance say that it does not pay.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = flag!(), help_heading = "Speculation")]
+    pub speculative_adaptive: Option<bool>,
 
     /// Serve an engine that answers with its own prompt: measures and tests the front end.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = flag!(), help_heading = "Development")]

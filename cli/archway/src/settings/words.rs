@@ -81,6 +81,18 @@ words! {
 }
 
 words! {
+    /// How tokens are drafted ahead of the model.
+    Speculative {
+        /// One token a step.
+        None,
+        /// An EAGLE-3 head, given as the draft model.
+        #[value(alias = "EAGLE3", alias = "Eagle3")]
+        #[serde(alias = "EAGLE3", alias = "Eagle3")]
+        Eagle3,
+    }
+}
+
+words! {
     /// How much is said on standard error.
     LogLevel { Error, Warn, Info, Debug, Trace }
 }
