@@ -21,7 +21,8 @@ pub use files::{
 pub use fusion::Fusion;
 pub use gpu::{GpuRecord, Link, Links};
 pub use patch::{
-    PatchCondition, PatchGate, PatchKey, PatchNeed, PatchProject, PatchRecord, PatchRow, PatchTable, PatchValue,
+    PatchCall, PatchCondition, PatchGate, PatchKernel, PatchKey, PatchNeed, PatchProject, PatchRecord, PatchRow,
+    PatchTable, PatchValue,
 };
 pub use support::{KernelSupport, Support};
 pub use words::{AlgorithmId, Dtype, FusionId, ReasonClass, Topology};

@@ -24,6 +24,20 @@ words! {
         CapabilityText = "capability_text",
         /// Ten times the major plus the minor, e.g. 120.
         CapabilityInteger = "capability_integer",
+        /// Three numbers: the capability as an integer, ranks and nodes, e.g. (103, 8, 1). The entries for one node are judged.
+        CapabilityRanksNodes = "capability_ranks_nodes",
+        /// No architecture: one row for every GPU.
+        AnyGpu = "any_gpu",
+    }
+}
+
+words! {
+    /// Which capabilities a call in a gate lets through.
+    PatchCall {
+        /// The one that its argument names, e.g. 90.
+        Exact = "exact",
+        /// Every one with the same major as its argument, e.g. 100.
+        Family = "family",
     }
 }
 
@@ -90,9 +104,16 @@ pub struct PatchRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "PatchGate")]
     pub gate: Option<PatchGate>,
+    /// The kernel that a gate or a table stands in front of, where another package builds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "PatchKernel")]
+    pub kernel: Option<PatchKernel>,
     /// Tests elsewhere in the source that switch the feature off although the row is there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<PatchCondition>,
+    /// Edits that people are known to make here. The report says what becomes of them on the card in question.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub known_patches: Vec<String>,
     /// What a user can do, one sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub help: Vec<String>,
@@ -132,15 +153,50 @@ pub struct PatchTable {
     pub other_kernel: Option<String>,
 }
 
-/// A boolean expression that lists architectures by the names of helpers.
+/// A boolean expression that lists architectures: either names that stand for helpers, or calls with a capability.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PatchGate {
     pub file: String,
     /// Name in the expression → helper that it stands for.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub terms: IndexMap<String, String>,
-    /// File that says which majors each helper means.
-    pub majors: String,
+    /// File that says which majors each helper means; needed with `terms`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub majors: Option<String>,
+    /// File whose dictionary says which helper an attribute of the platform stands for, where the terms are such attributes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub attributes: Option<String>,
+    /// The function that the expression stands in; needed with `calls`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub function: Option<String>,
+    /// Method in the expression → which capabilities it lets through.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub calls: IndexMap<String, PatchCall>,
+    /// How a user passes the gate without an edit, where it only chooses a default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub overridden_by: Option<String>,
+}
+
+/// A kernel of another package, built for a list of majors that a function writes out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PatchKernel {
+    /// Whose it is, as people know it.
+    #[schemars(length(min = 1))]
+    pub name: String,
+    /// File below site-packages.
+    pub file: String,
+    pub function: String,
+    /// Name of the argument that lists the majors.
+    pub argument: String,
+    /// What happens on another major.
+    #[schemars(length(min = 1))]
+    pub effect: String,
 }
 
 /// An `if` that warns and returns.

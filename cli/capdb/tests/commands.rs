@@ -211,8 +211,16 @@ fn help_teaches_with_examples() {
         "migrate",
         "export",
         "completions",
+        "import",
+        "drift",
+        "patch",
+        "patch list",
+        "patch check",
+        "patch apply",
+        "patch revert",
     ] {
-        let help = text(&capdb(&[command, "--help"]).stdout);
+        let words: Vec<&str> = command.split(' ').chain(["--help"]).collect();
+        let help = text(&capdb(&words).stdout);
         assert!(help.contains("Examples:\n  capdb ") || help.contains("Examples:\n  git "), "{command}: {help}");
     }
     // The book speaks of every command that the help lists.

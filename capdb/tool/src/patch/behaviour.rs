@@ -136,10 +136,25 @@ fn get(
     let wanted = format!("{} is None", source.text(target));
     let guard = descendants(function)
         .filter(|node| node.kind() == "if_statement" && node.start_byte() > call.start_byte())
-        .find(|node| test_text(source, *node) == wanted && condition::leaves(*node))
-        .ok_or_else(not_understood)?;
+        .find(|node| test_text(source, *node) == wanted && condition::leaves(*node));
+    let Some(guard) = guard else {
+        let node = none_for_none(source, function, call, &wanted).ok_or_else(not_understood)?;
+        let what = format!("`{}`, without a word", excerpt(source.text(node)));
+        return Ok(Behaviour { effect: Effect::SilentFallback, at: source.at(node), what });
+    };
     let (effect, what) = off(condition::warns(source, guard));
     Ok(Behaviour { effect, at: source.at(guard), what: format!("`{wanted}` {what}") })
+}
+
+/// `return None if row is None else …` behind the lookup: the caller goes on without a row.
+fn none_for_none<'a>(source: &Source, function: Node<'a>, call: Node<'_>, wanted: &str) -> Option<Node<'a>> {
+    descendants(function)
+        .filter(|node| node.kind() == "return_statement" && node.start_byte() > call.start_byte())
+        .find(|node| {
+            let value = children(*node).into_iter().next().filter(|value| value.kind() == "conditional_expression");
+            let parts: Vec<&str> = value.map(children).unwrap_or_default().iter().map(|it| source.text(*it)).collect();
+            matches!(parts.as_slice(), ["None", test, _] if *test == wanted)
+        })
 }
 
 /// `if key not in TABLE: return`, or `if key in TABLE: use it`.

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use capdb::assembly::ArchEntry;
 use capdb::database::{Database, LookupError};
-use capdb::record::{PatchKey, PatchNeed, PatchValue, Topology};
+use capdb::record::{EvidenceKind, PatchKey, PatchNeed, PatchValue, Topology};
 use capdb::resolve::{Origin, RecordError, Resolved};
 
 use super::literal::Literal;
+use super::table;
 
 /// A product in its usual machine, or an architecture whose machine nobody named.
 #[derive(Clone, Debug)]
@@ -18,6 +20,10 @@ pub struct Card {
     /// `None` where it is unknown.
     pub multicast: Option<bool>,
     pub topology: Option<Topology>,
+    /// Other architectures of the database with the same major number: a row by major is theirs too.
+    pub same_major: Vec<String>,
+    /// What the caller says about the machine, in words; the rest is the product's usual one.
+    pub given: Vec<&'static str>,
     record: Resolved,
 }
 
@@ -30,6 +36,8 @@ pub enum CardError {
     Record(#[from] RecordError),
     #[error("record `{0}` names no architecture with a compute capability")]
     NoCapability(String),
+    #[error("{0} cannot have multicast ({1}), so it cannot be given")]
+    NoMulticast(String, String),
 }
 
 /// A row of ours: world size → bytes, or the world sizes alone (bytes 0).
@@ -41,6 +49,31 @@ pub struct OurRow {
     pub row: Row,
     /// By world size.
     pub origins: BTreeMap<u32, Origin>,
+}
+
+impl OurRow {
+    /// Whether a value in it was never checked on this architecture.
+    pub fn is_guess(&self) -> bool {
+        self.origins.values().any(|origin| !origin.kind().counts_when_strict())
+    }
+
+    /// Whether somebody timed the value of a world size on this hardware.
+    pub fn is_measured(&self, world_size: u32) -> bool {
+        self.origins.get(&world_size).is_some_and(|origin| origin.kind() == EvidenceKind::Measured)
+    }
+
+    /// Each distinct evidence with its place.
+    pub fn evidence(&self) -> Vec<String> {
+        let mut texts: Vec<String> = Vec::new();
+        for origin in self.origins.values() {
+            let source = origin.evidence.as_ref().map_or(String::new(), |evidence| format!(" by {}", evidence.source));
+            let text = format!("{}{source}, {origin}", origin.kind());
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        texts
+    }
 }
 
 impl Card {
@@ -56,7 +89,34 @@ impl Card {
         let absent = record.features()?.get("multicast").is_some_and(|support| support.to_string() == "absent");
         let multicast = if absent { Some(false) } else { gpu.map(|gpu| gpu.usual_multicast) };
         let topology = gpu.map(|gpu| gpu.usual_topology);
-        Ok(Self { id: record.id.clone(), arch, major, minor, multicast, topology, record })
+        let head = format!("{major}.");
+        let same = |(id, entry): (&String, &ArchEntry)| {
+            (*id != arch && entry.compute_capability.starts_with(&head)).then(|| id.clone())
+        };
+        let same_major = database.index().archs.iter().filter_map(same).collect();
+        let id = record.id.clone();
+        Ok(Self { id, arch, major, minor, multicast, topology, same_major, given: Vec::new(), record })
+    }
+
+    /// Puts what the caller knows about the machine in place of the product's usual machine. A topology without a switch
+    /// has no multicast.
+    pub fn on(mut self, topology: Option<Topology>, multicast: Option<bool>) -> Result<Self, CardError> {
+        let absent = self.record.features()?.get("multicast").is_some_and(|support| support.to_string() == "absent");
+        if absent && multicast == Some(true) {
+            return Err(CardError::NoMulticast(self.id, format!("features.multicast of {}", self.arch)));
+        }
+        if let Some(topology) = topology {
+            self.topology = Some(topology);
+            self.given.push("topology");
+            if !matches!(topology, Topology::Nvswitch | Topology::MultiNodeNvlink) {
+                self.multicast = Some(false);
+            }
+        }
+        if multicast.is_some() {
+            self.multicast = multicast;
+            self.given.push("multicast");
+        }
+        Ok(self)
     }
 
     /// The key that a table of this form has for the card.
@@ -64,7 +124,10 @@ impl Card {
         match form {
             PatchKey::Major => Literal::Integer(self.major),
             PatchKey::CapabilityText => Literal::Text(format!("{}.{}", self.major, self.minor)),
-            PatchKey::CapabilityInteger => Literal::Integer(self.major * 10 + self.minor),
+            PatchKey::CapabilityInteger | PatchKey::CapabilityRanksNodes => {
+                Literal::Integer(self.major * 10 + self.minor)
+            }
+            PatchKey::AnyGpu => table::any_gpu(),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Python literals with constant arithmetic: `{9: {2: 64 * MiB}}`. Nothing is executed.
 
+use std::fmt;
+
 use tree_sitter::Node;
 
 use super::python::{Source, SourceError, children};
@@ -26,6 +28,22 @@ impl Literal {
             Self::Integer(number) => Some(*number as f64),
             Self::Float(number) => Some(*number),
             _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Literal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |items: Vec<String>| items.join(", ");
+        match self {
+            Self::Integer(number) => number.fmt(formatter),
+            Self::Float(number) => number.fmt(formatter),
+            Self::Text(text) => write!(formatter, "\"{text}\""),
+            Self::Sequence(items) => write!(formatter, "({})", list(items.iter().map(Self::to_string).collect())),
+            Self::Mapping(rows) => {
+                let row = |(key, value, _): &(Self, Self, usize)| format!("{key}: {value}");
+                write!(formatter, "{{{}}}", list(rows.iter().map(row).collect()))
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tree_sitter::{Node, Parser, Tree};
 
@@ -41,20 +41,7 @@ pub struct Source {
 impl Source {
     /// Reads `relative` below `root`, which must be canonical.
     pub fn read(root: &Path, relative: &str) -> Result<Self, SourceError> {
-        let io = |source: std::io::Error| match source.kind() {
-            std::io::ErrorKind::NotFound => SourceError::Missing(relative.to_owned()),
-            _ => SourceError::Io { path: relative.to_owned(), source },
-        };
-        let path = root.join(relative).canonicalize().map_err(io)?;
-        if !path.starts_with(root) {
-            return Err(SourceError::OutOfTree(relative.to_owned()));
-        }
-        if !path.metadata().map_err(io)?.is_file() {
-            return Err(SourceError::NotAFile(relative.to_owned()));
-        }
-        let mut bytes = Vec::new();
-        std::fs::File::open(path).map_err(io)?.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(io)?;
-        Self::parse(relative, bytes)
+        Self::parse(relative, read(root, relative)?.1)
     }
 
     /// Parses the bytes of a file.
@@ -84,6 +71,11 @@ impl Source {
         Ok(source)
     }
 
+    /// The whole file.
+    pub fn whole(&self) -> &str {
+        &self.text
+    }
+
     pub fn root(&self) -> Node<'_> {
         self.tree.root_node()
     }
@@ -110,7 +102,8 @@ impl Source {
         SourceError::Shape { path: self.path.clone(), line: line(node), what: what.into() }
     }
 
-    /// Assignments to a name: of the module, or of the body of a class.
+    /// Assignments to a name: of the module, or of the body of a class. Blocks under `if`, `else`, `try` and the like belong to
+    /// it; functions and classes inside do not.
     pub fn assignments(&self, class: Option<&str>, name: &str) -> Vec<Node<'_>> {
         let body = match class {
             None => Some(self.root()),
@@ -125,9 +118,41 @@ impl Source {
         let is_it = |node: &Node<'_>| {
             node.kind() == "assignment" && node.child_by_field_name("left").is_some_and(|left| self.text(left) == name)
         };
-        let statements = body.map(children).unwrap_or_default();
-        statements.into_iter().flat_map(children).filter(is_it).collect()
+        body.map(|body| statements(body, class.is_none())).unwrap_or_default().into_iter().filter(is_it).collect()
     }
+}
+
+/// Where `relative` lies below `root`, and its bytes: a plain file inside the tree, and no larger than is read.
+pub fn read(root: &Path, relative: &str) -> Result<(PathBuf, Vec<u8>), SourceError> {
+    let io = |source: std::io::Error| match source.kind() {
+        std::io::ErrorKind::NotFound => SourceError::Missing(relative.to_owned()),
+        _ => SourceError::Io { path: relative.to_owned(), source },
+    };
+    let path = root.join(relative).canonicalize().map_err(io)?;
+    if !path.starts_with(root) {
+        return Err(SourceError::OutOfTree(relative.to_owned()));
+    }
+    if !path.metadata().map_err(io)?.is_file() {
+        return Err(SourceError::NotAFile(relative.to_owned()));
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(&path).map_err(io)?.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(io)?;
+    Ok((path, bytes))
+}
+
+/// Parts of the statements of a block, those of nested blocks too, in the order of the text.
+fn statements(body: Node<'_>, nested: bool) -> Vec<Node<'_>> {
+    let (mut open, mut found) = (children(body), Vec::new());
+    open.reverse();
+    while let Some(node) = open.pop() {
+        match node.kind() {
+            "expression_statement" => found.extend(children(node)),
+            "function_definition" | "class_definition" | "decorated_definition" => {}
+            _ if nested => open.extend(children(node).into_iter().rev()),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Line of a node, from 1.

@@ -1,8 +1,8 @@
-//! What a check found, for people and for programs.
+//! What a check found, for programs; `text` writes it for people.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
+use capdb::record::PatchRecord;
 use serde::Serialize;
 
 /// How a place stands.
@@ -29,7 +29,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    const fn words(self) -> &'static str {
+    pub const fn words(self) -> &'static str {
         match self {
             Self::WouldCrash => "would crash",
             Self::SilentFallback => "falls back silently",
@@ -67,6 +67,15 @@ pub struct Ours {
     pub evidence: Vec<String>,
 }
 
+/// An edit that people are known to make, and what becomes of it on this card.
+#[derive(Clone, Debug, Serialize)]
+pub struct KnownPatch {
+    pub what: String,
+    pub outcome: String,
+    /// `file:line` that decides it.
+    pub at: String,
+}
+
 /// One table or gate.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
@@ -91,12 +100,46 @@ pub struct Finding {
     /// Said where a difference is no fault.
     pub difference_note: Option<String>,
     pub never: Vec<Never>,
+    /// Which majors the kernel behind the place is built for, as far as it could be read.
+    pub kernel: Option<String>,
+    pub known_patches: Vec<KnownPatch>,
     pub help: Vec<String>,
     /// Why it cannot be judged.
     pub cannot_tell: Option<String>,
 }
 
 impl Finding {
+    /// Nothing is known yet.
+    pub fn blank(record: &PatchRecord) -> Self {
+        Self {
+            id: record.id.clone(),
+            feature: record.feature.clone(),
+            enabled_by: record.enabled_by.clone(),
+            place: String::new(),
+            at: String::new(),
+            key: String::new(),
+            status: Status::Covered,
+            effect: None,
+            effect_at: None,
+            effect_text: None,
+            not_reached: None,
+            theirs: None,
+            ours: None,
+            differences: Vec::new(),
+            difference_note: None,
+            never: Vec::new(),
+            kernel: None,
+            known_patches: Vec::new(),
+            help: Vec::new(),
+            cannot_tell: None,
+        }
+    }
+
+    /// Whether the GPU has its row, or passes the gate.
+    pub fn is_covered(&self) -> bool {
+        self.status == Status::Covered
+    }
+
     /// Whether a user should do something, or know that nothing can be done.
     pub fn is_gap(&self) -> bool {
         matches!(self.status, Status::Missing | Status::Differs) || self.never.iter().any(|never| never.whole)
@@ -114,6 +157,8 @@ pub struct Report {
     /// As usual for the product; only an attempt on the machine proves it.
     pub multicast: Option<bool>,
     pub topology: Option<String>,
+    /// What of the machine the caller gave; the rest is assumed from the product.
+    pub given: Vec<&'static str>,
     pub findings: Vec<Finding>,
     /// Features whose records do not cover this release.
     pub not_judged: Vec<String>,
@@ -129,92 +174,5 @@ impl Report {
             (0, 1..) => 1,
             (0, 0) => 0,
         }
-    }
-
-    pub fn to_text(&self) -> String {
-        let mut out =
-            format!("{} {} on {} ({}, {}", self.project, self.version, self.gpu, self.arch, self.compute_capability);
-        if let Some(topology) = &self.topology {
-            let multicast = if self.multicast == Some(true) { "multicast" } else { "no multicast" };
-            let _ = write!(out, "; usual machine: {topology}, {multicast}");
-        }
-        out.push_str(")\n");
-        for finding in &self.findings {
-            finding.write(&mut out);
-        }
-        for feature in &self.not_judged {
-            let _ = writeln!(out, "\n{feature}\n  not judged      no record covers {} {}", self.project, self.version);
-        }
-        let _ = writeln!(out, "\n{} gap(s), {} place(s) that cannot be judged", self.gaps, self.cannot_tell);
-        out
-    }
-}
-
-impl Finding {
-    fn write(&self, out: &mut String) {
-        let _ = writeln!(out, "\n{}  [{}]", self.feature, self.id);
-        let mut line = |label: &str, text: &str| {
-            let _ = writeln!(out, "  {label:<15} {text}");
-        };
-        if let Some(flag) = &self.enabled_by {
-            line("asked for by", flag);
-        }
-        match self.status {
-            Status::CannotTell => line("cannot tell", self.cannot_tell.as_deref().unwrap_or("")),
-            Status::Missing => line("missing", &format!("{} is not in {}  ({})", self.key, self.place, self.at)),
-            Status::Covered => line("covered", &format!("{} in {}  ({})", self.key, self.place, self.at)),
-            Status::Differs => line("differs", &format!("{} in {}  ({})", self.key, self.place, self.at)),
-        }
-        if let Some(why) = &self.not_reached {
-            line("not reached", why);
-        }
-        if let (Some(effect), Some(text)) = (self.effect, &self.effect_text) {
-            let label = if self.not_reached.is_some() { "once reached" } else { "today" };
-            line(label, &format!("{}: {text}  ({})", effect.words(), self.effect_at.as_deref().unwrap_or("")));
-        }
-        if let Some(row) = &self.theirs {
-            line("their row", &row_text(row));
-        }
-        if let Some(ours) = &self.ours {
-            let evidence =
-                if ours.row.is_empty() { String::new() } else { format!("  ({})", ours.evidence.join("; ")) };
-            line("our database", &format!("{}{evidence}", row_text(&ours.row)));
-        }
-        for difference in &self.differences {
-            let text = |value: Option<u64>| value.map_or("no entry".to_owned(), size_text);
-            let sides = format!("theirs {}, ours {}", text(difference.theirs), text(difference.ours));
-            line("difference", &format!("{} ranks: {sides}", difference.world_size));
-        }
-        if let Some(note) = &self.difference_note {
-            line("", note);
-        }
-        for never in &self.never {
-            let label = if never.whole { "takes no effect" } else { "partly inert" };
-            line(label, &format!("{}  ({})", never.why, never.at));
-        }
-        for help in &self.help {
-            line("what helps", help);
-        }
-    }
-}
-
-/// `2: 64MiB, 4: 64MiB`, or `4, 6, 8`.
-pub fn row_text(row: &BTreeMap<u32, u64>) -> String {
-    if row.is_empty() {
-        return "none".to_owned();
-    }
-    let entry = |(ranks, bytes): (&u32, &u64)| match bytes {
-        0 => ranks.to_string(),
-        bytes => format!("{ranks}: {}", size_text(*bytes)),
-    };
-    row.iter().map(entry).collect::<Vec<_>>().join(", ")
-}
-
-pub fn size_text(bytes: u64) -> String {
-    match bytes {
-        0 => "listed".to_owned(),
-        bytes if bytes % (1 << 20) == 0 => format!("{}MiB", bytes >> 20),
-        bytes if bytes % (1 << 10) == 0 => format!("{}KiB", bytes >> 10),
-        bytes => format!("{bytes} bytes"),
     }
 }

@@ -3,8 +3,10 @@
 mod add_arch;
 mod completions;
 mod diff;
+mod drift;
 mod explain;
 mod export;
+mod import;
 mod list;
 mod migrate;
 mod patch;
@@ -30,6 +32,8 @@ pub enum Command {
     List(list::Args),
     Diff(diff::Args),
     Patch(patch::Args),
+    Import(import::Args),
+    Drift(drift::Args),
     Schema(schema::Args),
     Migrate(migrate::Args),
     Export(export::Args),
@@ -47,6 +51,8 @@ impl Command {
             Self::List(args) => list::run(args, source),
             Self::Diff(args) => diff::run(args),
             Self::Patch(args) => patch::run(args, source),
+            Self::Import(args) => import::run(args, source),
+            Self::Drift(args) => drift::run(args, source),
             Self::Schema(args) => schema::run(args),
             Self::Migrate(args) => migrate::run(args),
             Self::Export(args) => export::run(args, source),

@@ -1,113 +1,9 @@
-//! Small sources of our own in each shape, and hostile ones.
+//! What `check` says of each shape, and of hostile files.
 
-use std::path::Path;
+use capdb::record::PatchProject;
 
-use capdb::database::Database;
-use capdb::record::{PatchProject, PatchRecord};
-
-use crate::patch::{Card, Effect, Finding, Release, ReleaseError, Report, Status, check, records};
-
-const UTILS: &str = "sglang/srt/distributed/device_communicators/all_reduce_utils.py";
-const SYMM: &str = "sglang/srt/distributed/device_communicators/torch_symm_mem.py";
-const COMMUNICATOR: &str = "sglang/srt/layers/communicator.py";
-const COMMON: &str = "sglang/srt/utils/common.py";
-
-const SIZES: &str = "\
-MiB = 1024 * 1024
-TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES = {
-    9: {2: 64 * MiB, 4: MiB // 2},
-}
-";
-
-const UNGUARDED: &str = "\
-class TorchSymmMemCommunicator:
-    _WORLD_SIZES_MULTIMEM = {9: [4, 6, 8]}
-
-    def __init__(self, major, ranks, handle):
-        self.major = major
-        if self.major < 9:
-            logger.warning('too old')
-            return
-        if ranks not in TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES[self.major]:
-            return
-        if handle.multicast_ptr == 0:
-            logger.warning('no multicast')
-            return
-
-    def all_reduce(self, ranks):
-        return ranks in self._WORLD_SIZES_MULTIMEM[self.major]
-";
-
-const GUARDED: &str = "\
-class TorchSymmMemCommunicator:
-    _WORLD_SIZES_MULTIMEM = {9: [4, 6, 8]}
-
-    def __init__(self, major, ranks, handle):
-        sizes = TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES.get(major)
-        if sizes is None:
-            logger.warning('not known')
-            return
-        if handle.multicast_ptr == 0:
-            logger.warning('no multicast')
-            return
-
-    def all_reduce(self, major, ranks):
-        return ranks in self._WORLD_SIZES_MULTIMEM.get(major, ())
-";
-
-const GATE: &str = "\
-_is_sm90_supported = is_sm90_supported()
-_is_sm100_supported = is_sm100_supported()
-
-
-def fuses(tokens):
-    return (_is_sm90_supported or _is_sm100_supported) and tokens > 0
-";
-
-const HELPERS: &str = "\
-is_sm90_supported = cached(partial(check, device_capability_majors=[9]))
-is_sm100_supported = cached(partial(check, device_capability_majors=[10]))
-";
-
-/// An installation of our own.
-struct Installation(tempfile::TempDir);
-
-impl Installation {
-    fn new(version: &str, symm: &str) -> Self {
-        let it = Self(tempfile::tempdir().unwrap());
-        it.write("sglang/__init__.py", b"");
-        let metadata = format!("Metadata-Version: 2.4\nName: sglang\nVersion: {version}\n\nText: no header\n");
-        it.write("sglang-1.dist-info/METADATA", metadata.as_bytes());
-        for (path, text) in [(UTILS, SIZES), (SYMM, symm), (COMMUNICATOR, GATE), (COMMON, HELPERS)] {
-            it.write(path, text.as_bytes());
-        }
-        it
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn write(&self, relative: &str, bytes: &[u8]) {
-        let path = self.path().join(relative);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, bytes).unwrap();
-    }
-
-    fn check(&self, gpu: &str) -> Report {
-        let release = Release::find(PatchProject::Sglang, self.path()).unwrap();
-        let card = Card::new(&Database::embedded(), gpu).unwrap();
-        check(&release, &card, &embedded()).unwrap()
-    }
-}
-
-fn embedded() -> Vec<PatchRecord> {
-    records(Database::embedded_files(), None).unwrap()
-}
-
-fn find<'a>(report: &'a Report, id: &str) -> &'a Finding {
-    report.findings.iter().find(|finding| finding.id == id).unwrap()
-}
+use super::installation::{COMMUNICATOR, GATE, GUARDED, Installation, SIZES, SYMM, UNGUARDED, UTILS, embedded, find};
+use crate::patch::{Effect, Release, ReleaseError, Status};
 
 const SIZES_ID: &str = "sglang-symm-mem-max-sizes";
 
@@ -219,7 +115,7 @@ fn a_gate_that_means_something_else_cannot_be_told() {
 #[test]
 fn every_record_is_whole() {
     let records = embedded();
-    assert_eq!(records.len(), 9);
+    assert_eq!(records.len(), 12);
     for record in &records {
         for version in &record.read_in {
             let version = version.parse().unwrap();

@@ -1,0 +1,4 @@
+MiB = 1024 * 1024
+TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES = {
+    9: {2: 64 * MiB, 4: MiB // 2},
+}
