@@ -143,6 +143,9 @@ pub struct PatchTable {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub default_means: Option<String>,
+    /// The default is another limit that holds for every GPU, so that a missing row is worth a word and no gap.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub default_suffices: bool,
     /// Ours to compare with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "PatchValue")]

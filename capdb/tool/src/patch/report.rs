@@ -104,6 +104,9 @@ pub struct Finding {
     pub kernel: Option<String>,
     pub known_patches: Vec<KnownPatch>,
     pub help: Vec<String>,
+    /// A missing row is no gap here: the default suffices.
+    #[serde(skip)]
+    pub default_suffices: bool,
     /// Why it cannot be judged.
     pub cannot_tell: Option<String>,
 }
@@ -131,6 +134,7 @@ impl Finding {
             kernel: None,
             known_patches: Vec::new(),
             help: Vec::new(),
+            default_suffices: record.table.as_ref().is_some_and(|table| table.default_suffices),
             cannot_tell: None,
         }
     }
@@ -142,7 +146,9 @@ impl Finding {
 
     /// Whether a user should do something, or know that nothing can be done.
     pub fn is_gap(&self) -> bool {
-        matches!(self.status, Status::Missing | Status::Differs) || self.never.iter().any(|never| never.whole)
+        let open =
+            matches!(self.status, Status::Missing | Status::Differs) || self.never.iter().any(|never| never.whole);
+        open && !(self.default_suffices && self.status == Status::Missing)
     }
 }
 

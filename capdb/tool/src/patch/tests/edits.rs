@@ -20,6 +20,7 @@ fn shape(row: PatchRow) -> PatchTable {
         lookup: "table.py".to_owned(),
         reached_after: None,
         default_means: None,
+        default_suffices: false,
         database: None,
         other_kernel: None,
     }
