@@ -1,0 +1,226 @@
+//! Attention over pages: decode, verify with trees, prompts, and all of them in one step.
+
+use engine::backend::{Blocks, CacheLayout, CacheShape, HeadGroups, Segment, StepInput, StepLimits, TreeMask};
+use engine_cpu::kernels::{Attention, CacheElement, Compute, KeyValueCache, KeyValueColumns, Pool, Precision};
+use engine_gpu::kernels::{self, Append, Attend, AttentionSpace, CachePlace};
+use engine_gpu::step::{AttentionGeometry, PAGE, StepCapacity, StepImage, StepLayout};
+use half::bf16;
+
+use super::Report;
+use crate::random::{Random, floats};
+use crate::rig::{Failure, Memory, Rig, launched};
+
+/// Weights of the softmax are rounded to bf16 before they meet the values, and so is the output.
+const TOLERANCE: f64 = 6e-3;
+const PAGES: usize = 900;
+
+#[derive(Clone, Copy, Debug)]
+struct Heads {
+    query: usize,
+    cached: usize,
+    group: usize,
+    offset: usize,
+    width: usize,
+}
+
+impl Heads {
+    fn row(self) -> usize {
+        (self.query + 2 * self.cached) * self.width
+    }
+
+    fn blocks(self, first: usize, count: usize) -> Blocks {
+        Blocks { row: self.row(), offset: first * self.width, count, stride: self.width, width: self.width }
+    }
+
+    fn columns(self) -> KeyValueColumns {
+        let key = self.blocks(self.query, self.cached);
+        KeyValueColumns { key, value: self.blocks(self.query + self.cached, self.cached) }
+    }
+
+    fn groups(self) -> HeadGroups {
+        HeadGroups { query_heads: self.query, group: self.group, offset: self.offset }
+    }
+}
+
+/// Rows of a sequence: how many, how many positions before them, whether they are a tree.
+type Sequence = (usize, usize, bool);
+
+pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
+    let compute = Compute::new(Pool::new(16)?, Precision::Exact);
+    let large = Heads { query: 32, cached: 8, group: 4, offset: 0, width: 128 };
+    let shapes = [
+        large,
+        Heads { query: 9, cached: 3, group: 3, width: 64, ..large },
+        Heads { query: 4, cached: 2, group: 2, width: 16, ..large },
+        Heads { query: 4, cached: 2, group: 2, width: 32, ..large },
+        Heads { query: 5, cached: 2, group: 4, offset: 2, width: 20 },
+        Heads { query: 14, cached: 2, group: 7, width: 96, ..large },
+        Heads { query: 20, cached: 1, group: 20, width: 80, ..large },
+        Heads { query: 3, cached: 3, group: 1, width: 48, ..large },
+    ];
+    let steps: [&[Sequence]; 8] = [
+        &[(1, 0, false)],
+        &[(1, 15, false)],
+        &[(1, 512, false)],
+        &[(1, 5000, false)],
+        &[(1, 700, false), (1, 16, false), (1, 33, false), (1, 0, false)],
+        &[(4, 700, true), (8, 30, true), (3, 64, false)],
+        &[(70, 0, false), (1, 300, false), (40, 120, false)],
+        &[(200, 37, false)],
+    ];
+    for heads in shapes {
+        for sequences in steps {
+            compare(rig, report, &compute, heads, sequences)?;
+        }
+    }
+    Ok(())
+}
+
+/// The step, and one that fills the cache before it. Pages are in no order.
+fn input(random: &mut Random, sequences: &[Sequence]) -> (StepInput, StepInput) {
+    let (mut step, mut before) = (StepInput::default(), StepInput::default());
+    let mut next_page = 0;
+    for &(rows, start, tree) in sequences {
+        let pages = (start + rows).div_ceil(PAGE);
+        let range = step.pages.len()..step.pages.len() + pages;
+        step.pages.extend((next_page..next_page + pages).map(|page| (page * 7 + 3) as u32 % PAGES as u32));
+        next_page += pages;
+        let mask = step.mask.len();
+        if tree {
+            // Each row sees itself and some of those before it.
+            step.mask.extend((0..rows).map(|row| random.next() & ((1 << row) - 1) | 1 << row));
+        }
+        let tree = tree.then_some(TreeMask { committed: start, words: mask..step.mask.len() });
+        let first_row = step.tokens.len();
+        step.tokens.resize(first_row + rows, 0);
+        step.positions.extend((start..start + rows).map(|position| position as u32));
+        step.segments.push(Segment { first_row, rows, start, pages: range.clone(), tree });
+        if start > 0 {
+            let first_row = before.tokens.len();
+            before.tokens.resize(first_row + start, 0);
+            before.positions.extend(0..start as u32);
+            before.segments.push(Segment { first_row, rows: start, start: 0, pages: range, tree: None });
+        }
+    }
+    before.pages.clone_from(&step.pages);
+    (step, before)
+}
+
+/// A step on the device.
+struct Uploaded {
+    image: StepImage,
+    layout: StepLayout,
+    memory: Memory,
+}
+
+fn upload(rig: &Rig, geometry: &AttentionGeometry, step: &StepInput) -> Result<Uploaded, Failure> {
+    let limits = StepLimits { rows: step.rows() + 3, segments: 8, pages: step.pages.len(), mask_words: 64 };
+    let layout = StepLayout::new(StepCapacity::new(&limits, geometry));
+    let mut image = StepImage::new(layout, *geometry);
+    image.fill(step, step.rows() + 2)?;
+    let mut words = image.words().to_vec();
+    words.resize(layout.words(), u32::MAX);
+    let memory = rig.upload(&words)?;
+    Ok(Uploaded { image, layout, memory })
+}
+
+fn compare(
+    rig: &mut Rig,
+    report: &mut Report,
+    compute: &Compute,
+    heads: Heads,
+    sequences: &[Sequence],
+) -> Result<(), Failure> {
+    let (step, before) = input(&mut rig.random, sequences);
+    let geometry = AttentionGeometry::new(&heads.groups(), heads.cached, rig.gpu.multiprocessors as usize);
+    let padded = heads.width.next_multiple_of(16);
+    let bytes = PAGES * heads.cached * PAGE * padded * 2;
+    let (keys, values) = (rig.poisoned(bytes)?, rig.poisoned(bytes)?);
+    let cache =
+        CachePlace { keys: keys.address, values: values.address, heads: heads.cached as u32, padded: padded as u32 };
+    let layout = CacheLayout::KeyValue { heads: heads.cached, head_dimension: heads.width };
+    let shape = CacheShape { layers: 1, pages: PAGES, page_size: PAGE, layout };
+    let mut oracle = KeyValueCache::new(&shape, CacheElement::F32).expect("a cache of keys and values");
+
+    for input in [&before, &step].into_iter().filter(|input| input.rows() > 0) {
+        let source = rig.random.bf16(input.rows() * heads.row());
+        oracle.append(0, input, &floats(&source), heads.columns());
+        // Two rows of padding.
+        let padded_source: Vec<bf16> = source.iter().copied().chain(vec![bf16::NAN; 2 * heads.row()]).collect();
+        let (device_source, uploaded) = (rig.upload(&padded_source)?, upload(rig, &geometry, input)?);
+        append(rig, heads, cache, &device_source, &uploaded, input.rows())?;
+        if !std::ptr::eq(input, &step) {
+            continue;
+        }
+        let rows = input.rows() + 2;
+        let output = rig.poisoned(input.rows() * heads.query * heads.width * 2)?;
+        let workspace = rig.poisoned(AttentionSpace::workspace_bytes(&geometry, rows, padded))?;
+        let arrivals = rig.filled(AttentionSpace::arrivals_bytes(&geometry, rows), 0)?;
+        let attend = Attend {
+            step: uploaded.layout.addresses(uploaded.memory.address),
+            geometry,
+            rows: rows as u32,
+            whole_items: uploaded.image.whole_items() as u32,
+            source: device_source.address,
+            query: heads.blocks(0, heads.query),
+            groups: heads.groups(),
+            cache,
+            scale: 0.3,
+            output: output.address,
+            space: AttentionSpace { workspace: workspace.address, arrivals: arrivals.address },
+        };
+        let mut expected = vec![0.0; input.rows() * heads.query * heads.width];
+        let attention = Attention {
+            step: input,
+            source: &floats(&source),
+            query: heads.blocks(0, heads.query),
+            groups: heads.groups(),
+            scale: 0.3,
+            cache: &oracle,
+            layer: 0,
+        };
+        compute.attend(&attention, &mut expected);
+        let case = format!("{heads:?} {sequences:?}");
+        let mut first = Vec::new();
+        // The second run finds what the first left in the workspace.
+        for run in 0..2 {
+            // SAFETY: the buffers above are as large as the arguments say.
+            launched(unsafe { kernels::attend(&rig.launcher, &rig.kernels, &attend) })?;
+            let actual = output.read::<bf16>()?;
+            report.near_bf16("attend", &case, &actual, &expected, TOLERANCE);
+            if run == 1 {
+                report.equal("attend, twice", &case, &actual, &first);
+            }
+            first = actual;
+        }
+        let zeros = arrivals.read::<u32>()?;
+        report.equal("attend arrivals", &case, &zeros, &vec![0; zeros.len()]);
+    }
+    Ok(())
+}
+
+fn append(
+    rig: &Rig,
+    heads: Heads,
+    cache: CachePlace,
+    source: &Memory,
+    step: &Uploaded,
+    rows: usize,
+) -> Result<(), Failure> {
+    let KeyValueColumns { key, value } = heads.columns();
+    let append = Append {
+        slots: step.layout.addresses(step.memory.address).slots,
+        source: source.address,
+        cache,
+        row: heads.row() as u32,
+        key_offset: key.offset as u32,
+        key_stride: key.stride as u32,
+        value_offset: value.offset as u32,
+        value_stride: value.stride as u32,
+        width: heads.width as u32,
+        rows: rows as u32 + 2,
+        reserved: 0,
+    };
+    // SAFETY: the source has two rows of padding, whose slots are none.
+    launched(unsafe { kernels::append(&rig.launcher, &rig.kernels, &append) })
+}

@@ -1,0 +1,235 @@
+//! Rotation, append, and both in one.
+
+use engine_gpu::kernels::{self, Angles, Append, CachePlace, HeadNorm, Rotate, RotateAppend};
+use engine_gpu::step::{NONE, PAGE};
+use half::bf16;
+
+use super::Report;
+use crate::random::floats;
+use crate::rig::{Failure, Memory, Rig, launched};
+
+const ROUNDING: f64 = 3e-3;
+/// Two roundings, one of them of the norm.
+const TWO_ROUNDINGS: f64 = 6e-3;
+const POSITIONS: usize = 500;
+const PAGES: usize = 6;
+const EPSILON: f32 = 1e-6;
+
+/// Heads of a row: queries, then keys, then values.
+#[derive(Clone, Copy, Debug)]
+struct Heads {
+    queries: usize,
+    cached: usize,
+    width: usize,
+    pairs: usize,
+    interleaved: bool,
+    normed: bool,
+}
+
+impl Heads {
+    fn row(self) -> usize {
+        (self.queries + 2 * self.cached) * self.width
+    }
+
+    fn padded(self) -> usize {
+        self.width.next_multiple_of(16)
+    }
+}
+
+/// Cosines and sines, on both sides.
+struct Table {
+    cosines: Vec<f32>,
+    sines: Vec<f32>,
+    device: [Memory; 2],
+}
+
+pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
+    let plain = Heads { queries: 32, cached: 8, width: 128, pairs: 64, interleaved: false, normed: false };
+    for (rows, heads) in [
+        (1, plain),
+        (5, Heads { normed: true, ..plain }),
+        (3, Heads { queries: 9, cached: 3, width: 64, pairs: 32, ..plain }),
+        (2, Heads { queries: 4, cached: 2, width: 16, pairs: 8, interleaved: true, ..plain }),
+        (7, Heads { queries: 5, cached: 1, width: 20, pairs: 6, normed: true, ..plain }),
+        (70, Heads { queries: 4, cached: 2, width: 32, pairs: 16, ..plain }),
+    ] {
+        let angles: Vec<f32> = (0..POSITIONS * heads.pairs).map(|_| 3.0 * rig.random.value()).collect();
+        let (cosines, sines): (Vec<f32>, Vec<f32>) = angles.iter().map(|angle| (angle.cos(), angle.sin())).unzip();
+        let device = [rig.upload(&cosines)?, rig.upload(&sines)?];
+        let table = Table { cosines, sines, device };
+        compare(rig, report, rows, heads, &table)?;
+    }
+    Ok(())
+}
+
+fn rotated(heads: Heads, table: &Table, position: u32, block: &mut [f32]) {
+    for pair in 0..heads.pairs {
+        let (first, second) = if heads.interleaved { (2 * pair, 2 * pair + 1) } else { (pair, pair + heads.pairs) };
+        let at = position as usize * heads.pairs + pair;
+        let (cosine, sine, left, right) = (table.cosines[at], table.sines[at], block[first], block[second]);
+        block[first] = left * cosine - right * sine;
+        block[second] = right * cosine + left * sine;
+    }
+}
+
+fn compare(rig: &mut Rig, report: &mut Report, rows: usize, heads: Heads, table: &Table) -> Result<(), Failure> {
+    let case = format!("{rows} rows of {heads:?}");
+    let buffer = rig.random.bf16(rows * heads.row());
+    let positions: Vec<u32> = (0..rows).map(|_| rig.random.below(POSITIONS) as u32).collect();
+    // Every slot once, in no order; one row of several is padding.
+    let mut slots: Vec<u32> = (0..rows).map(|row| (row * 11 % (PAGES * PAGE)) as u32).collect();
+    if rows > 1 {
+        slots[rows / 2] = NONE;
+    }
+    let (device_positions, device_slots) = (rig.upload(&positions)?, rig.upload(&slots)?);
+    let angles = Angles {
+        cosines: table.device[0].address,
+        sines: table.device[1].address,
+        pairs: heads.pairs as u32,
+        interleaved: u32::from(heads.interleaved),
+    };
+    let cache = || rig.poisoned(PAGES * heads.cached * PAGE * heads.padded() * 2);
+
+    // Queries and keys in place.
+    let device = rig.upload(&buffer)?;
+    let rotate = Rotate {
+        positions: device_positions.address,
+        angles,
+        buffer: device.address,
+        row: heads.row() as u32,
+        offset: 0,
+        count: (heads.queries + heads.cached) as u32,
+        stride: heads.width as u32,
+        rows: rows as u32,
+        reserved: 0,
+    };
+    // SAFETY: the buffers above are as large as the arguments say.
+    launched(unsafe { kernels::rotate(&rig.launcher, &rig.kernels, &rotate) })?;
+    let mut expected = floats(&buffer);
+    for (row, values) in expected.chunks_exact_mut(heads.row()).enumerate() {
+        for block in values.chunks_exact_mut(heads.width).take(heads.queries + heads.cached) {
+            rotated(heads, table, positions[row], block);
+        }
+    }
+    report.near_bf16("rotate", &case, &device.read::<bf16>()?, &expected, ROUNDING);
+
+    // Keys and values as they are.
+    let source = rig.upload(&buffer)?;
+    let (keys, values) = (cache()?, cache()?);
+    let place = |keys: &Memory, values: &Memory| CachePlace {
+        keys: keys.address,
+        values: values.address,
+        heads: heads.cached as u32,
+        padded: heads.padded() as u32,
+    };
+    let append = Append {
+        slots: device_slots.address,
+        source: source.address,
+        cache: place(&keys, &values),
+        row: heads.row() as u32,
+        key_offset: (heads.queries * heads.width) as u32,
+        key_stride: heads.width as u32,
+        value_offset: ((heads.queries + heads.cached) * heads.width) as u32,
+        value_stride: heads.width as u32,
+        width: heads.width as u32,
+        rows: rows as u32,
+        reserved: 0,
+    };
+    // SAFETY: as above.
+    launched(unsafe { kernels::append(&rig.launcher, &rig.kernels, &append) })?;
+    let untouched = floats(&buffer);
+    let part = |source: &[f32], first| cached(heads, source, first, &slots);
+    report.equal("append", &case, &bits(&keys)?, &part(&untouched, heads.queries));
+    report.equal("append", &case, &bits(&values)?, &part(&untouched, heads.queries + heads.cached));
+
+    fused(rig, report, &case, &Fused { rows, heads, table, buffer, positions, slots, angles })
+}
+
+fn bits(memory: &Memory) -> Result<Vec<u16>, Failure> {
+    memory.read()
+}
+
+/// The cache after the rows' heads from `first` on were written, as bits; poison where nothing was.
+fn cached(heads: Heads, source: &[f32], first: usize, slots: &[u32]) -> Vec<u16> {
+    let mut cache = vec![u16::MAX; PAGES * heads.cached * PAGE * heads.padded()];
+    for (row, slot) in slots.iter().enumerate().filter(|(_, slot)| **slot != NONE) {
+        for head in 0..heads.cached {
+            let from = row * heads.row() + (first + head) * heads.width;
+            let (page, within) = (*slot as usize / PAGE, *slot as usize % PAGE);
+            let to = ((page * heads.cached + head) * PAGE + within) * heads.padded();
+            for column in 0..heads.padded() {
+                let value = if column < heads.width { source[from + column] } else { 0.0 };
+                cache[to + column] = bf16::from_f32(value).to_bits();
+            }
+        }
+    }
+    cache
+}
+
+struct Fused<'a> {
+    rows: usize,
+    heads: Heads,
+    table: &'a Table,
+    buffer: Vec<bf16>,
+    positions: Vec<u32>,
+    slots: Vec<u32>,
+    angles: Angles,
+}
+
+fn fused(rig: &mut Rig, report: &mut Report, case: &str, fused: &Fused<'_>) -> Result<(), Failure> {
+    let Fused { rows, heads, table, buffer, positions, slots, angles } = fused;
+    let (rows, heads) = (*rows, *heads);
+    let weights: [Vec<f32>; 2] =
+        [0, 1].map(|_| rig.random.values(heads.width).iter().map(|value| 1.0 + 0.5 * value).collect());
+    let device_weights = [rig.upload(&weights[0])?, rig.upload(&weights[1])?];
+    let address = |which: usize| if heads.normed { device_weights[which].address } else { 0 };
+    let (device_positions, device_slots) = (rig.upload(positions)?, rig.upload(slots)?);
+    let device = rig.upload(buffer)?;
+    let bytes = PAGES * heads.cached * PAGE * heads.padded() * 2;
+    let (keys, values) = (rig.poisoned(bytes)?, rig.poisoned(bytes)?);
+    let arguments = RotateAppend {
+        positions: device_positions.address,
+        slots: device_slots.address,
+        angles: *angles,
+        buffer: device.address,
+        cache: CachePlace {
+            keys: keys.address,
+            values: values.address,
+            heads: heads.cached as u32,
+            padded: heads.padded() as u32,
+        },
+        norm: HeadNorm { query: address(0), key: address(1), epsilon: EPSILON, reserved: 0 },
+        query_heads: heads.queries as u32,
+        width: heads.width as u32,
+        rows: rows as u32,
+        reserved: 0,
+    };
+    // SAFETY: the buffers above are as large as the arguments say.
+    launched(unsafe { kernels::rotate_append(&rig.launcher, &rig.kernels, &arguments) })?;
+    let mut expected = floats(buffer);
+    for (row, values) in expected.chunks_exact_mut(heads.row()).enumerate() {
+        for (head, block) in values.chunks_exact_mut(heads.width).take(heads.queries + heads.cached).enumerate() {
+            if heads.normed {
+                let mean = block.iter().map(|value| value * value).sum::<f32>() / heads.width as f32;
+                let factor = (mean + EPSILON).sqrt().recip();
+                let weight = &weights[usize::from(head >= heads.queries)];
+                block.iter_mut().zip(weight).for_each(|(value, weight)| *value *= factor * weight);
+            }
+            rotated(heads, table, positions[row], block);
+        }
+    }
+    let queries = |values: &[f32]| -> Vec<f32> {
+        values.chunks_exact(heads.row()).flat_map(|row| row[..heads.queries * heads.width].to_vec()).collect()
+    };
+    let actual = queries(&floats(&device.read::<bf16>()?));
+    report.near("rotate_append queries", case, &actual, &queries(&expected), TWO_ROUNDINGS);
+    let written = |bits: Vec<u16>, expected: &[u16]| -> (Vec<f32>, Vec<f32>) {
+        let pairs = bits.iter().zip(expected).filter(|(_, expected)| **expected != u16::MAX);
+        pairs.map(|(actual, expected)| (bf16::from_bits(*actual).to_f32(), bf16::from_bits(*expected).to_f32())).unzip()
+    };
+    let (actual, wanted) = written(bits(&keys)?, &cached(heads, &expected, heads.queries, slots));
+    report.near("rotate_append keys", case, &actual, &wanted, TWO_ROUNDINGS);
+    let wanted = cached(heads, &expected, heads.queries + heads.cached, slots);
+    report.equal("rotate_append values", case, &bits(&values)?, &wanted);
+    Ok(())
+}

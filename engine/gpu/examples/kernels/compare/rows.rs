@@ -1,0 +1,142 @@
+//! Embedding, gather, copies, sums, activations.
+
+use engine::model::Activation;
+use engine::weights::dequantise::dequantise;
+use engine_cpu::kernels::{Compute, Pool, Precision};
+use engine_gpu::kernels::{self, Activate, Add, CopyColumns, Dequantise, Embed, Format, Gather, Widen};
+use half::bf16;
+
+use super::Report;
+use super::product::KINDS;
+use crate::random::floats;
+use crate::rig::{Failure, Rig, launched};
+
+/// One rounding of f32 arithmetic to bf16.
+const ROUNDING: f64 = 3e-3;
+
+pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
+    embedding(rig, report)?;
+    copies(rig, report)?;
+    sums(rig, report)?;
+    activations(rig, report)
+}
+
+fn embedding(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
+    for kind in KINDS {
+        for columns in [256, 768, 4096] {
+            let (table_rows, first, rows) = (37, 5, 9);
+            let table = rig.random.matrix(kind, table_rows, columns);
+            let tokens: Vec<u32> = (0..rows).map(|row| (row * 7) as u32).collect();
+            let mut values = vec![0.0; table_rows * columns];
+            dequantise(kind).expect("a weight type")(&table.bytes, &mut values);
+            let memory = rig.upload(&table.bytes)?;
+            let (device_tokens, output) = (rig.upload(&tokens)?, rig.poisoned(rows * columns * 2)?);
+            let format = Format::of(kind).expect("a weight type");
+            let embed = Embed {
+                tokens: device_tokens.address,
+                table: memory.address,
+                output: output.address,
+                first,
+                table_rows: table_rows as u32,
+                columns: columns as u32,
+                rows: rows as u32,
+            };
+            // SAFETY: the buffers above are as large as the arguments say.
+            launched(unsafe { kernels::embed(&rig.launcher, &rig.kernels, format, &embed) })?;
+            let zeros = vec![0.0; columns];
+            let expected: Vec<bf16> = tokens
+                .iter()
+                .flat_map(|token| match token.checked_sub(first).filter(|row| (*row as usize) < table_rows) {
+                    Some(row) => &values[row as usize * columns..][..columns],
+                    None => &zeros[..],
+                })
+                .map(|value| bf16::from_f32(*value))
+                .collect();
+            report.equal("embedding", &format!("{kind:?} {columns}"), &output.read::<bf16>()?, &expected);
+
+            let output = rig.poisoned(table_rows * columns * 2)?;
+            let (rows, columns) = (table_rows as u32, columns as u32);
+            let arguments = Dequantise { weight: memory.address, output: output.address, rows, columns };
+            // SAFETY: as above.
+            launched(unsafe { kernels::dequantise(&rig.launcher, &rig.kernels, format, &arguments) })?;
+            let expected: Vec<bf16> = values.iter().map(|value| bf16::from_f32(*value)).collect();
+            report.equal("dequantise", &format!("{kind:?} {columns}"), &output.read::<bf16>()?, &expected);
+        }
+    }
+    Ok(())
+}
+
+fn copies(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
+    for (width, target_width, offset) in [(64, 192, 64), (4096, 12288, 8192), (7, 20, 3), (8, 24, 1)] {
+        let rows = 11;
+        let source = rig.random.bf16(rows * width);
+        let picked: Vec<u32> = (0..6).map(|_| rig.random.below(rows) as u32).collect();
+        let (memory, device_rows) = (rig.upload(&source)?, rig.upload(&picked)?);
+        let output = rig.poisoned(picked.len() * width * 2)?;
+        let (input, count) = (memory.address, picked.len() as u32);
+        let gather = Gather { rows: device_rows.address, input, output: output.address, width: width as u32, count };
+        // SAFETY: the buffers above are as large as the arguments say.
+        launched(unsafe { kernels::gather(&rig.launcher, &rig.kernels, &gather) })?;
+        let expected: Vec<bf16> =
+            picked.iter().flat_map(|row| source[*row as usize * width..][..width].to_vec()).collect();
+        report.equal("gather", &format!("{width}"), &output.read::<bf16>()?, &expected);
+
+        let mut target = rig.random.bf16(rows * target_width);
+        let device = rig.upload(&target)?;
+        let copy = CopyColumns {
+            source: memory.address,
+            target: device.address,
+            width: width as u32,
+            target_width: target_width as u32,
+            offset: offset as u32,
+            rows: rows as u32,
+        };
+        // SAFETY: as above.
+        launched(unsafe { kernels::copy_columns(&rig.launcher, &rig.kernels, &copy) })?;
+        for row in 0..rows {
+            target[row * target_width + offset..][..width].copy_from_slice(&source[row * width..][..width]);
+        }
+        report.equal("copy_columns", &format!("{width} at {offset}"), &device.read::<bf16>()?, &target);
+    }
+    Ok(())
+}
+
+fn sums(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
+    for elements in [1, 7, 8, 4096, 33 * 576] {
+        let (target, addend) = (rig.random.bf16(elements), rig.random.bf16(elements));
+        let (device, addends) = (rig.upload(&target)?, rig.upload(&addend)?);
+        let add = Add { addend: addends.address, target: device.address, elements: elements as u64 };
+        // SAFETY: the buffers above are as large as the arguments say.
+        launched(unsafe { kernels::add(&rig.launcher, &rig.kernels, &add) })?;
+        let sum = |(target, addend): (&bf16, &bf16)| bf16::from_f32(target.to_f32() + addend.to_f32());
+        let expected: Vec<bf16> = target.iter().zip(&addend).map(sum).collect();
+        report.equal("add", &format!("{elements}"), &device.read::<bf16>()?, &expected);
+
+        let wide = rig.poisoned(elements * 4)?;
+        let widen = Widen { source: addends.address, target: wide.address, elements: elements as u64 };
+        // SAFETY: as above.
+        launched(unsafe { kernels::widen(&rig.launcher, &rig.kernels, &widen) })?;
+        report.equal("widen", &format!("{elements}"), &wide.read::<f32>()?, &floats(&addend));
+    }
+    Ok(())
+}
+
+fn activations(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
+    let compute = Compute::new(Pool::new(1)?, Precision::Exact);
+    for activation in [Activation::Silu, Activation::Gelu] {
+        for (rows, width) in [(1, 8), (3, 1536), (5, 14336), (2, 13)] {
+            let input: Vec<bf16> = (0..rows * 2 * width).map(|_| bf16::from_f32(6.0 * rig.random.value())).collect();
+            let (memory, output) = (rig.upload(&input)?, rig.poisoned(rows * width * 2)?);
+            let (width_word, rows_word) = (width as u32, rows as u32);
+            let arguments =
+                Activate { input: memory.address, output: output.address, width: width_word, rows: rows_word };
+            // SAFETY: the buffers above are as large as the arguments say.
+            launched(unsafe { kernels::activate(&rig.launcher, &rig.kernels, activation, &arguments) })?;
+            let mut expected = vec![0.0; rows * width];
+            compute.activate(activation, &floats(&input), width, &mut expected);
+            let case = format!("{activation:?} {rows} x {width}");
+            report.near_bf16("activate", &case, &output.read::<bf16>()?, &expected, ROUNDING);
+        }
+    }
+    Ok(())
+}

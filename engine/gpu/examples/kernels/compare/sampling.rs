@@ -1,0 +1,148 @@
+//! Tokens: the same ones as the engine's sampler, for every kind of row and parameter.
+
+use std::sync::Arc;
+
+use engine::sampler::{Counter, SamplerScratch, SamplerState};
+use engine::types::{Sampling, SamplingParams};
+use engine_gpu::kernels::{self, Argmax, Sample, SampleRow};
+use engine_gpu::step::NONE;
+
+use super::Report;
+use crate::random::Random;
+use crate::rig::{Failure, Rig, launched};
+
+pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
+    for vocabulary in [1, 31, 1000, 32_003, 128_256] {
+        let kinds = [peaked, flat, tied, hostile];
+        for (number, kind) in kinds.into_iter().enumerate() {
+            let rows = parameters(&mut rig.random);
+            let logits: Vec<f32> = (0..rows.len()).flat_map(|_| kind(&mut rig.random, vocabulary)).collect();
+            let case = format!("{vocabulary}, row of kind {number}");
+            argmax(rig, report, &case, vocabulary, &logits)?;
+            sample(rig, report, &case, vocabulary, &logits, &rows)?;
+        }
+    }
+    Ok(())
+}
+
+/// A few tokens far above the rest, as models give.
+fn peaked(random: &mut Random, vocabulary: usize) -> Vec<f32> {
+    let mut logits: Vec<f32> = random.values(vocabulary).iter().map(|value| 3.0 * value).collect();
+    for _ in 0..vocabulary.min(60) {
+        let token = random.below(vocabulary);
+        logits[token] = 12.0 + 8.0 * random.value();
+    }
+    logits
+}
+
+/// Everything near the top, as random weights give.
+fn flat(random: &mut Random, vocabulary: usize) -> Vec<f32> {
+    random.values(vocabulary)
+}
+
+/// Many equal logits.
+fn tied(random: &mut Random, vocabulary: usize) -> Vec<f32> {
+    (0..vocabulary).map(|_| random.below(5) as f32 - 2.0).collect()
+}
+
+/// Zeros of both signs, infinities below, and what is no number.
+fn hostile(random: &mut Random, vocabulary: usize) -> Vec<f32> {
+    let values = [0.0, -0.0, f32::NEG_INFINITY, f32::NAN, -1.5, -40.0, -100.0];
+    let mut logits: Vec<f32> = (0..vocabulary).map(|_| values[random.below(values.len())]).collect();
+    let token = random.below(vocabulary);
+    logits[token] = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY][random.below(4)];
+    logits
+}
+
+fn parameters(random: &mut Random) -> Vec<(SamplingParams, u32)> {
+    let mut rows = Vec::new();
+    for temperature in [0.0, 0.3, 1.0, 2.5] {
+        for (top_k, top_p, min_p) in [
+            (0, 1.0, 0.0),
+            (1, 1.0, 0.0),
+            (5, 1.0, 0.0),
+            (50, 0.9, 0.0),
+            (0, 0.5, 0.0),
+            (0, 0.999, 0.05),
+            (5000, 0.95, 0.0),
+            (2, 0.1, 0.0),
+        ] {
+            let seed = random.next();
+            rows.push((
+                SamplingParams { temperature, top_k, top_p, min_p, seed, ..SamplingParams::default() },
+                random.below(20) as u32,
+            ));
+        }
+    }
+    rows
+}
+
+/// What the engine chooses.
+fn expected(params: &SamplingParams, position: u32, logits: &[f32]) -> u32 {
+    let sampling = Sampling {
+        params: Arc::new(params.clone()),
+        choice: 0,
+        prompt: Arc::from([]),
+        output: vec![0; position as usize],
+        end_tokens: Arc::from([]),
+    };
+    let state = SamplerState::new(&sampling);
+    let chosen = state.sample(&mut logits.to_vec(), &mut SamplerScratch::new());
+    chosen.map_or(NONE, |token| token.id)
+}
+
+fn argmax(rig: &Rig, report: &mut Report, case: &str, vocabulary: usize, logits: &[f32]) -> Result<(), Failure> {
+    let rows = logits.len() / vocabulary;
+    let (memory, tokens) = (rig.upload(logits)?, rig.poisoned(rows * 4)?);
+    let (best, arrivals) = (rig.filled(rows * 8, 0)?, rig.filled(rows * 4, 0)?);
+    let arguments = Argmax {
+        logits: memory.address,
+        tokens: tokens.address,
+        best: best.address,
+        arrivals: arrivals.address,
+        vocabulary: vocabulary as u32,
+        rows: rows as u32,
+    };
+    let greedy = SamplingParams { temperature: 0.0, ..SamplingParams::default() };
+    let expected: Vec<u32> = logits.chunks_exact(vocabulary).map(|row| expected(&greedy, 0, row)).collect();
+    for _ in 0..2 {
+        // SAFETY: the buffers above are as large as the arguments say.
+        launched(unsafe { kernels::argmax(&rig.launcher, &rig.kernels, &arguments) })?;
+        report.equal("argmax", case, &tokens.read::<u32>()?, &expected);
+    }
+    report.equal("argmax", case, &best.read::<u64>()?, &vec![0; rows]);
+    Ok(())
+}
+
+fn sample(
+    rig: &Rig,
+    report: &mut Report,
+    case: &str,
+    vocabulary: usize,
+    logits: &[f32],
+    rows: &[(SamplingParams, u32)],
+) -> Result<(), Failure> {
+    let how: Vec<SampleRow> = rows
+        .iter()
+        .map(|(params, position)| {
+            SampleRow::new(params, Counter { position: *position, choice: 0, node: 0, draw: 0 }, 0, 0)
+        })
+        .collect();
+    let (memory, device_rows, tokens) = (rig.upload(logits)?, rig.upload(&how)?, rig.poisoned(rows.len() * 4)?);
+    let arguments = Sample {
+        logits: memory.address,
+        rows: device_rows.address,
+        tokens: tokens.address,
+        vocabulary: vocabulary as u32,
+        count: rows.len() as u32,
+    };
+    // SAFETY: the buffers above are as large as the arguments say.
+    launched(unsafe { kernels::sample(&rig.launcher, &rig.kernels, &arguments) })?;
+    let expected: Vec<u32> = rows
+        .iter()
+        .zip(logits.chunks_exact(vocabulary))
+        .map(|((params, position), row)| expected(params, *position, row))
+        .collect();
+    report.equal("sample", case, &tokens.read::<u32>()?, &expected);
+    Ok(())
+}

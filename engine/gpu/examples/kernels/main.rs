@@ -1,0 +1,32 @@
+//! Kernels on a GPU: `compare` holds every kernel against the CPU, `bench` measures them against the device's memory.
+//!
+//! Needs a GPU, so it is a program and no test: `cargo run -p engine-gpu --release --example kernels -- compare`.
+
+mod bench;
+mod compare;
+mod random;
+mod rig;
+
+use std::process::ExitCode;
+
+use rig::Rig;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match words[..] {
+        ["compare"] => Rig::open(true).and_then(compare::run),
+        // Without dependent launch a race between kernels cannot hide behind it, nor a missing wait.
+        ["compare", "serial"] => Rig::open(false).and_then(compare::run),
+        ["bench", ..] => Rig::open(true).and_then(|rig| bench::run(rig, &words[1..])),
+        _ => Err("usage: kernels compare [serial] | bench [NAME…]".into()),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+    }
+}

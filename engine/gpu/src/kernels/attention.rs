@@ -1,0 +1,151 @@
+//! Attention over the pages of a cache.
+
+use engine::backend::{Blocks, HeadGroups};
+
+use super::launch::Shape;
+use super::module::Module;
+use super::rope::CachePlace;
+use super::{Kernel, KernelError, KernelSet, Launcher};
+use crate::step::{AttentionGeometry, StepAddresses};
+
+const WARPS: u32 = 4;
+/// Pairs of (row, query head) in a tile.
+const PAIRS: u32 = 16;
+
+pub(super) struct AttentionKernels {
+    split: Kernel,
+    whole: Kernel,
+}
+
+impl AttentionKernels {
+    pub fn load(module: &Module, head: u32) -> Result<Self, KernelError> {
+        Ok(Self { split: module.kernel("attend_split", shared(head))?, whole: module.kernel("attend_whole", 0)? })
+    }
+}
+
+/// Floats that a pair's part takes: sums, the largest score, the sum of weights.
+const fn part(head: u32) -> u32 {
+    head + 2
+}
+
+pub(super) const fn shared(head: u32) -> u32 {
+    WARPS * PAIRS * part(head) * size_of::<f32>() as u32
+}
+
+/// Memory that attention needs besides its input and output, shared by all layers.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionSpace {
+    /// [`AttentionSpace::workspace_bytes`] bytes of any content.
+    pub workspace: u64,
+    /// [`AttentionSpace::arrivals_bytes`] bytes of zeros; a launch leaves them zero.
+    pub arrivals: u64,
+}
+
+impl AttentionSpace {
+    /// For steps of up to `rows` rows, and heads of `padded` columns.
+    pub fn workspace_bytes(geometry: &AttentionGeometry, rows: usize, padded: usize) -> usize {
+        geometry.split_grid(rows)
+            * geometry.bundles()
+            * PAIRS as usize
+            * part(padded as u32) as usize
+            * size_of::<f32>()
+    }
+
+    pub fn arrivals_bytes(geometry: &AttentionGeometry, rows: usize) -> usize {
+        geometry.split_grid(rows) * geometry.bundles() * size_of::<u32>()
+    }
+}
+
+/// Softmax attention of every row over what its sequence has in the cache, the step's own rows included.
+#[derive(Clone, Copy, Debug)]
+pub struct Attend {
+    pub step: StepAddresses,
+    pub geometry: AttentionGeometry,
+    /// Rows of the step, padding included: sizes the grid of the kernel that splits the context.
+    pub rows: u32,
+    /// Blocks of the other one: what [`crate::step::StepImage::whole_items`] says, 0 where a graph is captured.
+    pub whole_items: u32,
+    /// `[rows, query.row]` bf16, queries in the columns of `query`.
+    pub source: u64,
+    pub query: Blocks,
+    pub groups: HeadGroups,
+    pub cache: CachePlace,
+    /// Factor of the scores before softmax.
+    pub scale: f32,
+    /// `[rows, query heads * head dimension]` bf16.
+    pub output: u64,
+    pub space: AttentionSpace,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Arguments {
+    counts: u64,
+    segments: u64,
+    items: u64,
+    pages: u64,
+    mask: u64,
+    source: u64,
+    keys: u64,
+    values: u64,
+    output: u64,
+    workspace: u64,
+    arrivals: u64,
+    row: u32,
+    query_offset: u32,
+    query_stride: u32,
+    width: u32,
+    query_heads: u32,
+    cached_heads: u32,
+    group: u32,
+    group_offset: u32,
+    bundles_per_head: u32,
+    scale: f32,
+}
+
+impl Attend {
+    fn arguments(&self, items: u64) -> Arguments {
+        let Self { step, geometry, source, query, groups, cache, scale, output, space, .. } = *self;
+        Arguments {
+            counts: step.counts,
+            segments: step.segments,
+            items,
+            pages: step.pages,
+            mask: step.mask,
+            source,
+            keys: cache.keys,
+            values: cache.values,
+            output,
+            workspace: space.workspace,
+            arrivals: space.arrivals,
+            row: query.row as u32,
+            query_offset: query.offset as u32,
+            query_stride: query.stride as u32,
+            width: query.width as u32,
+            query_heads: groups.query_heads as u32,
+            cached_heads: cache.heads,
+            group: groups.group as u32,
+            group_offset: groups.offset as u32,
+            bundles_per_head: geometry.bundles_per_head() as u32,
+            scale: scale * std::f32::consts::LOG2_E,
+        }
+    }
+}
+
+/// # Safety
+/// As this module says; the step's arrays are those of an image filled with the same geometry.
+pub unsafe fn attend(launcher: &Launcher, kernels: &KernelSet, attend: &Attend) -> Result<(), KernelError> {
+    let head = attend.cache.padded;
+    let Some((_, family)) = kernels.attention.iter().find(|(compiled, _)| *compiled == head) else {
+        let (what, why) = (format!("heads of {head}"), "the kernels were not compiled for them");
+        return Err(KernelError::Shape { kernel: "attend", what, why });
+    };
+    let bundles = attend.geometry.bundles() as u32;
+    let grid = [attend.geometry.split_grid(attend.rows as usize) as u32, bundles];
+    let shape = Shape { grid, threads: WARPS * 32, shared: shared(head) };
+    // SAFETY: this function's contract; the argument is the kernel's.
+    unsafe { launcher.launch(family.split, shape, &attend.arguments(attend.step.split_items)) }?;
+    let shape = Shape { grid: [attend.whole_items, bundles], threads: WARPS * 32, shared: 0 };
+    // SAFETY: as above.
+    unsafe { launcher.launch(family.whole, shape, &attend.arguments(attend.step.whole_items)) }
+}

@@ -1,0 +1,66 @@
+//! Bias, penalties and masks.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::launch::Shape;
+use super::module::Module;
+use super::{Kernel, KernelError, KernelSet, Launcher};
+
+const THREADS: u32 = 256;
+
+pub(super) struct LogitsKernels {
+    adjust: Kernel,
+}
+
+impl LogitsKernels {
+    pub fn load(module: &Module) -> Result<Self, KernelError> {
+        Ok(Self { adjust: module.kernel("adjust_logits", 0)? })
+    }
+}
+
+/// What is done to one token of a row. A row names a token once.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+pub struct LogitsChange {
+    pub token: u32,
+    /// Added first.
+    pub bias: f32,
+    /// Times that the token is in the output.
+    pub outputs: u32,
+    /// [`LogitsChange::OCCURRED`] and [`LogitsChange::MASKED`].
+    pub flags: u32,
+}
+
+impl LogitsChange {
+    /// The token is in the prompt or in the output.
+    pub const OCCURRED: u32 = 1;
+    /// The token cannot be chosen.
+    pub const MASKED: u32 = 2;
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Arguments {
+    logits: u64,
+    rows: u64,
+    changes: u64,
+    vocabulary: u32,
+}
+
+/// Changes `count` rows of `logits` (`[count, vocabulary]` f32) in place. `rows` are [`super::SampleRow`]s, which say
+/// which of `changes` are theirs.
+///
+/// # Safety
+/// As this module says.
+pub unsafe fn adjust_logits(
+    launcher: &Launcher,
+    kernels: &KernelSet,
+    [logits, rows, changes]: [u64; 3],
+    vocabulary: u32,
+    count: u32,
+) -> Result<(), KernelError> {
+    let shape = Shape { grid: [count, 1], threads: THREADS, shared: 0 };
+    let arguments = Arguments { logits, rows, changes, vocabulary };
+    // SAFETY: this function's contract; the argument is the kernel's.
+    unsafe { launcher.launch(kernels.logits.adjust, shape, &arguments) }
+}

@@ -1,0 +1,45 @@
+//! Loading compiled kernels into a context.
+
+use std::ffi::CString;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, result, sys};
+
+use super::{Kernel, KernelError};
+
+/// A compiled unit in the driver's memory. Never unloaded: graphs and kernels name its functions.
+pub(super) struct Module {
+    unit: String,
+    module: sys::CUmodule,
+    /// Keeps the context, and with it the module.
+    _context: Arc<CudaContext>,
+}
+
+impl Module {
+    pub fn load(context: &Arc<CudaContext>, unit: &str, cubin: &[u8]) -> Result<Self, KernelError> {
+        let error =
+            |error: result::DriverError| KernelError::Module { unit: unit.to_owned(), error: error.to_string() };
+        context.bind_to_thread().map_err(error)?;
+        // SAFETY: the image is a whole cubin, which the driver copies.
+        let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) }.map_err(error)?;
+        Ok(Self { unit: unit.to_owned(), module, _context: Arc::clone(context) })
+    }
+
+    /// The kernel, with leave to use `shared` bytes of dynamic shared memory.
+    pub fn kernel(&self, name: &'static str, shared: u32) -> Result<Kernel, KernelError> {
+        let error = |error: result::DriverError| KernelError::Missing {
+            unit: self.unit.clone(),
+            kernel: name.to_owned(),
+            error: error.to_string(),
+        };
+        let symbol = CString::new(name).expect("kernels have plain names");
+        // SAFETY: the module was loaded and is never unloaded.
+        let function = unsafe { result::module::get_function(self.module, symbol) }.map_err(error)?;
+        if shared > 0 {
+            let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the function is one of this module.
+            unsafe { result::function::set_function_attribute(function, attribute, shared as i32) }.map_err(error)?;
+        }
+        Ok(Kernel { function, name })
+    }
+}

@@ -1,0 +1,155 @@
+//! How a step's attention is cut into work items.
+
+use engine::backend::{HeadGroups, StepInput};
+
+use super::{AttentionItem, PAGE};
+
+/// Pairs of (row, query head) in a tile of the tensor cores.
+const PAIRS: usize = 16;
+/// Warps of a block.
+const WARPS: usize = 4;
+/// Positions that a block's warps take at once: the shortest part of a context.
+const SHORTEST_PART: usize = WARPS * PAGE;
+/// Tiles of a segment up to which its context is split; from there on there are rows enough to fill the device.
+const SPLIT_TILES: usize = 4;
+/// Blocks per multiprocessor that keep the memory busy.
+const BLOCKS_EACH: usize = 2;
+
+/// What the cutting depends on besides the step: heads and device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttentionGeometry {
+    /// Rows that share a tile.
+    tile_rows: usize,
+    /// Blocks that one work item stands for: bundles of query heads that share a cached head.
+    bundles: usize,
+    bundles_per_head: usize,
+    /// Work items beyond one per tile.
+    extra_items: usize,
+}
+
+impl AttentionGeometry {
+    /// For these query heads over `cached_heads` cached heads on a device of so many multiprocessors.
+    pub fn new(groups: &HeadGroups, cached_heads: usize, multiprocessors: usize) -> Self {
+        let bundles_per_head = groups.group.div_ceil(PAIRS);
+        let bundles = cached_heads * bundles_per_head;
+        Self {
+            tile_rows: PAIRS / groups.group.clamp(1, PAIRS),
+            bundles,
+            bundles_per_head,
+            extra_items: (BLOCKS_EACH * multiprocessors).div_ceil(bundles.max(1)),
+        }
+    }
+
+    /// Blocks in y of the attention kernels.
+    pub fn bundles(&self) -> usize {
+        self.bundles
+    }
+
+    /// Bundles that share a cached head.
+    pub fn bundles_per_head(&self) -> usize {
+        self.bundles_per_head
+    }
+
+    /// Most split items of a step of `rows` rows: blocks in x of `attend_split`, and places of its workspace.
+    pub fn split_grid(&self, rows: usize) -> usize {
+        rows + self.extra_items
+    }
+
+    /// Cuts the step: items of the kernel that splits the context, then of the one that does not.
+    pub fn cut(&self, input: &StepInput, split: &mut Vec<AttentionItem>, whole: &mut Vec<AttentionItem>) {
+        split.clear();
+        whole.clear();
+        let tiles = |rows: usize| rows.div_ceil(self.tile_rows);
+        let few = |rows: usize| tiles(rows) <= SPLIT_TILES;
+        let positions: usize = input
+            .segments
+            .iter()
+            .filter(|segment| few(segment.rows))
+            .map(|segment| tiles(segment.rows) * (segment.start + segment.rows))
+            .sum();
+        // Parts this long make at most `extra_items` more items than there are tiles.
+        let part = positions.div_ceil(self.extra_items).next_multiple_of(SHORTEST_PART).max(SHORTEST_PART);
+        for (index, segment) in input.segments.iter().enumerate() {
+            let (rows_each, items) =
+                if few(segment.rows) { (self.tile_rows, &mut *split) } else { (WARPS * self.tile_rows, &mut *whole) };
+            for first_row in (0..segment.rows).step_by(rows_each) {
+                let rows = rows_each.min(segment.rows - first_row);
+                // A tree's row may see any drafted position; another one sees nothing behind itself.
+                let drafted = if segment.tree.is_some() { segment.rows } else { first_row + rows };
+                let end = segment.start + drafted;
+                let part = if few(segment.rows) { part } else { end };
+                push(items, [index, first_row, rows], end, part);
+            }
+        }
+    }
+}
+
+/// The parts of one tile.
+fn push(items: &mut Vec<AttentionItem>, [segment, first_row, rows]: [usize; 3], end: usize, part: usize) {
+    let (place, parts) = (items.len() as u32, end.div_ceil(part) as u32);
+    items.extend((0..parts).map(|index| AttentionItem {
+        segment: segment as u32,
+        first_row: first_row as u32,
+        rows: rows as u32,
+        begin: index * part as u32,
+        end: ((index as usize + 1) * part).min(end) as u32,
+        part: index,
+        parts,
+        place,
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::backend::{Segment, TreeMask};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn segment(rows: usize, start: usize, tree: bool) -> Segment {
+        let tree = tree.then_some(TreeMask { committed: start, words: 0..rows });
+        Segment { first_row: 0, rows, start, pages: 0..0, tree }
+    }
+
+    proptest! {
+        #[test]
+        fn every_row_meets_every_position_that_it_may_see_once(
+            segments in proptest::collection::vec((1usize..70, 0usize..3000, any::<bool>()), 1..12),
+            group in 1usize..40,
+            cached_heads in 1usize..9,
+        ) {
+            let groups = HeadGroups { query_heads: group * cached_heads, group, offset: 0 };
+            let geometry = AttentionGeometry::new(&groups, cached_heads, 132);
+            let mut input = StepInput::default();
+            input.segments.extend(segments.iter().map(|(rows, start, tree)| segment(*rows, *start, *tree)));
+            let (mut split, mut whole) = (Vec::new(), Vec::new());
+            geometry.cut(&input, &mut split, &mut whole);
+            let rows: usize = segments.iter().map(|(rows, ..)| rows).sum();
+            prop_assert!(split.len() <= geometry.split_grid(rows), "{} items for {rows} rows", split.len());
+            prop_assert!(whole.len() <= rows);
+            for (index, (rows, start, tree)) in segments.iter().enumerate() {
+                for row in 0..*rows {
+                    let mine = |item: &&AttentionItem| {
+                        let first = item.first_row as usize;
+                        item.segment as usize == index && (first..first + item.rows as usize).contains(&row)
+                    };
+                    let items: Vec<_> = split.iter().chain(&whole).filter(mine).collect();
+                    prop_assert!(!items.is_empty());
+                    let mut next = 0;
+                    for (part, item) in items.iter().enumerate() {
+                        prop_assert_eq!((item.part as usize, item.parts as usize), (part, items.len()));
+                        prop_assert_eq!(item.begin, next);
+                        prop_assert!((item.begin as usize).is_multiple_of(PAGE) && item.begin < item.end);
+                        next = item.end;
+                    }
+                    let needed = start + if *tree { *rows } else { row + 1 };
+                    prop_assert!(next as usize >= needed && next as usize <= start + rows);
+                }
+            }
+            for (at, item) in split.iter().enumerate() {
+                prop_assert_eq!((item.place + item.part) as usize, at);
+                prop_assert!(item.rows as usize * group.min(PAIRS) <= PAIRS);
+            }
+        }
+    }
+}
