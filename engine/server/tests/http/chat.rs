@@ -119,3 +119,16 @@ async fn what_has_no_effect_is_named_in_a_header() {
     let response = server.post(PATH, &chat("hi")).send().await.unwrap();
     assert!(response.headers().get("archway-ignored").is_none());
 }
+
+/// vllm-router 0.1.17 and sglang-router 0.3.2 write these into every request that they pass on.
+#[tokio::test]
+async fn what_routers_add_is_understood() {
+    let server = Server::start().await;
+    let added = json!({
+        "stream": false, "logprobs": false, "no_stop_trim": false, "ignore_eos": false,
+        "continue_final_message": false, "skip_special_tokens": true, "separate_reasoning": true,
+        "stream_reasoning": true, "return_hidden_states": false, "include_reasoning": true,
+    });
+    let answer = server.answer(PATH, &with(chat("hi"), added)).await;
+    assert_eq!(answer["choices"][0]["message"]["content"], ECHO);
+}
