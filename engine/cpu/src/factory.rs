@@ -31,11 +31,8 @@ pub struct CpuRanks {
 
 impl CpuRanks {
     pub fn new(options: CpuOptions) -> Self {
-        let cache = match options.precision {
-            Precision::Exact => CacheElement::F32,
-            Precision::Fast => CacheElement::F16,
-        };
-        Self { group: RankGroup::new(options.world_size, options.deadline), options, cache }
+        let group = RankGroup::new(options.world_size, options.deadline);
+        Self { group, options, cache: options.precision.cache() }
     }
 
     /// Keeps keys and values in another type than the precision's own: f32 for exact, f16 for fast.

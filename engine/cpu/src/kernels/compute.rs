@@ -9,6 +9,7 @@ use bytemuck::Zeroable;
 
 use super::{
     activation::{ActivationBlock, BLOCK, Quantise},
+    attention::CacheElement,
     format::{with_block_format, with_plain_format},
     isa::Isa,
     matrix::QuantMatrix,
@@ -24,6 +25,16 @@ pub enum Precision {
     /// Activations rounded to eight bits per 32 values, as llama.cpp does: for block formats alone; weights in F32,
     /// F16 and BF16 are computed as in `Exact`.
     Fast,
+}
+
+impl Precision {
+    /// How keys and values are kept beside such products.
+    pub fn cache(self) -> CacheElement {
+        match self {
+            Self::Exact => CacheElement::F32,
+            Self::Fast => CacheElement::F16,
+        }
+    }
 }
 
 /// Weights that stay in a core's cache while groups of rows pass by.

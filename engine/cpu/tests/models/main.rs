@@ -6,6 +6,8 @@ mod failures;
 mod generation;
 mod golden;
 mod lossless;
+#[cfg(feature = "real-model")]
+mod smollm2;
 mod speculation;
 mod speculative_steps;
 mod support;

@@ -1,8 +1,9 @@
 use engine::backend::{Backend, CacheShape, MoveRows, RowMove, Segment, StepInput, StepLimits, TreeMask};
 use engine::collective::Communicator;
-use engine::model::{self, Decoder, Limits, Pass, Share};
+use engine::model::{self, Decoder, Limits, ModelConfig, Pass, Share};
 use engine::types::Phase;
-use engine_cpu::kernels::{CacheElement, Compute, Pool, Precision};
+use engine::weights::WeightSource;
+use engine_cpu::kernels::{Compute, Pool, Precision};
 use engine_cpu::{Buffer, CpuBackend};
 
 use super::Golden;
@@ -40,10 +41,14 @@ impl<'a> Chunk<'a> {
 
 impl Rig {
     pub fn new(golden: &Golden, page_size: usize) -> Self {
-        let mut backend =
-            CpuBackend::new(Compute::new(Pool::new(2).expect("a thread"), Precision::Exact), CacheElement::F32);
+        Self::open(&golden.config, &*golden.weights, page_size, Precision::Exact)
+    }
+
+    /// Keys and values are kept as `archway serve` keeps them with this precision.
+    pub fn open(config: &ModelConfig, weights: &dyn WeightSource, page_size: usize, precision: Precision) -> Self {
+        let compute = Compute::new(Pool::new(2).expect("a thread"), precision);
+        let mut backend = CpuBackend::new(compute, precision.cache());
         let limits = Limits { rows: ROWS, logit_rows: 5, context: 512 };
-        let (config, weights) = (&golden.config, &*golden.weights);
         let mut layers_heard = 0;
         let decoder = model::load(&mut backend, weights, config, Share::WHOLE, limits, &mut |done| layers_heard = done)
             .expect("the model loads");
