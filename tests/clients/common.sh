@@ -7,6 +7,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 archway=${ARCHWAY:-$root/target/debug/archway}
 clients=${CLIENTS:-$root/target/clients}
 servers=()
+# What goes before the program when a server starts, e.g. taskset.
+launcher=()
 
 end_servers() {
     for server in "${servers[@]}"; do
@@ -31,7 +33,7 @@ environment() {
 serve() {
     local out
     out=$(mktemp)
-    "$archway" serve --port 0 --log-level warn "$@" >"$out" &
+    "${launcher[@]}" "$archway" serve --port 0 --log-level warn "$@" >"$out" &
     local server=$!
     servers+=("$server")
     url=

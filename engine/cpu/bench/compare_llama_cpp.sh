@@ -9,6 +9,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../../.." && pwd)
+source "$root/tests/bench/quiet_machine.sh"
 version=3.22.1
 rounds=5
 threads=2
@@ -32,26 +33,6 @@ done
 [ -n "$model" ] || fail "usage: compare_llama_cpp.sh MODEL.gguf [--rounds N] [--threads N] [--allow-busy]"
 [ -f "$model" ] || fail "$model is not a file"
 command -v node >/dev/null || fail "node is not installed: the other side is the npm package node-llama-cpp"
-
-# Processor ticks of every process: pid, ticks, name.
-ticks() {
-  local stat
-  for stat in /proc/[0-9]*/stat; do
-    sed -nE 's/^([0-9]+) \((.*)\) (.*)$/\1|\2|\3/p' "$stat" 2>/dev/null || true
-  done | awk -F'|' '{ split($3, field, " "); print $1, field[12] + field[13], $2 }'
-}
-
-# Names the processes that used more than 5 % of a core during two seconds.
-busy() {
-  local before after
-  before=$(ticks)
-  sleep 2
-  after=$(ticks)
-  awk -v self=$$ -v limit=$(($(getconf CLK_TCK) * 2 * 5 / 100)) '
-    NR == FNR { used[$1] = $2; next }
-    $1 != self && $1 in used && $2 - used[$1] > limit { print $3 " (process " $1 ")" }
-  ' <(echo "$before") <(echo "$after")
-}
 
 check_idle() {
   $allow_busy && return
