@@ -2,6 +2,7 @@
 
 mod defaults;
 mod file;
+mod foreign;
 mod layers;
 mod options;
 mod quantity;

@@ -4,6 +4,7 @@
 use clap::{Args, Command};
 use serde_json::{Value, json};
 
+use super::foreign::{AGREED, FOREIGN};
 use super::options::Options;
 
 /// What a spelling stands for.
@@ -39,54 +40,8 @@ const IDLE: &[(&str, &str)] = &[
     ("disable-log-stats", "statistics are not logged; they are at /metrics"),
     ("disable-log-requests", "requests are logged at the level debug only"),
     ("skip-server-warmup", "there is no warm-up request"),
-];
-
-const GRAPHS: &str = "which steps run as graphs follows from the plan";
-const PARALLEL: &str = "only tensor parallelism is served";
-const LORA: &str = "adapters are not served";
-const TOOLS: &str = "tool calls are not served";
-const STRUCTURE: &str = "structured output is not served";
-const TLS: &str = "put a proxy in front of the server for TLS";
-const KERNELS: &str = "kernels follow from the capability database; see `archway plan`";
-
-/// Flags of the other servers for which there is nothing here.
-const FOREIGN: &[(&str, &str)] = &[
-    ("pipeline-parallel-size", PARALLEL),
-    ("pp-size", PARALLEL),
-    ("data-parallel-size", PARALLEL),
-    ("dp-size", PARALLEL),
-    ("enable-expert-parallel", PARALLEL),
-    ("ep-size", PARALLEL),
-    ("nnodes", "one server runs on one machine"),
-    ("node-rank", "one server runs on one machine"),
-    ("dist-init-addr", "one server runs on one machine"),
-    ("quantization", "the format of the weights is read from their file"),
-    ("kv-cache-dtype", "the key-value cache has the type of the activations"),
-    ("block-size", "pages hold 16 tokens"),
-    ("page-size", "pages hold 16 tokens"),
-    ("enforce-eager", GRAPHS),
-    ("disable-cuda-graph", GRAPHS),
-    ("compilation-config", GRAPHS),
-    ("disable-overlap-schedule", "the next step is always planned while one runs"),
-    ("attention-backend", KERNELS),
-    ("moe-backend", KERNELS),
-    ("moe-runner-backend", KERNELS),
-    ("flashinfer-allreduce-fusion-backend", "use `--fusion auto|fused|unfused`"),
-    ("enable-symm-mem", "use `--allreduce nccl`; NCCL chooses its own buffers"),
-    ("enable-nccl-nvls", "use `--allreduce nccl`; NCCL chooses its own algorithm"),
-    ("enable-mscclpp", "MSCCL++ is not among the algorithms; use `--allreduce`"),
-    ("enable-lora", LORA),
-    ("lora-modules", LORA),
-    ("lora-paths", LORA),
-    ("enable-auto-tool-choice", TOOLS),
-    ("tool-call-parser", TOOLS),
-    ("reasoning-parser", "reasoning is not split from the answer"),
-    ("grammar-backend", STRUCTURE),
-    ("structured-outputs-config", STRUCTURE),
-    ("ssl-keyfile", TLS),
-    ("ssl-certfile", TLS),
-    ("admin-api-key", "there are no routes for administrators; use `--api-key`"),
-    ("uds", "listen on `--host` and `--port`"),
+    ("enable-deterministic-inference", "an answer never depends on what it is computed with"),
+    ("fail-on-environ-validation", "no setting comes from the environment"),
 ];
 
 /// The keys as a command that knows their aliases.
@@ -141,34 +96,49 @@ pub fn is_toggle(name: &str) -> bool {
     TOGGLES.iter().any(|(toggle, ..)| *toggle == name)
 }
 
-/// Replaces the switches of other servers in a command line by our flags. Also returns a note for each.
+/// Replaces the switches of other servers in a command line by our flags, and takes out what asks for what happens
+/// anyway. Also returns a note for each.
 pub fn translate(arguments: Vec<String>) -> (Vec<String>, Vec<String>) {
-    let mut notes = Vec::new();
-    let mut literal = false;
-    let translated = arguments.into_iter().flat_map(|argument| {
-        literal |= argument == "--";
-        if literal {
-            return Some(argument);
+    let (mut translated, mut notes) = (Vec::new(), Vec::new());
+    let mut arguments = arguments.into_iter().peekable();
+    while let Some(argument) = arguments.next() {
+        if argument == "--" {
+            translated.push(argument);
+            break;
         }
         // vLLM's short form has two letters, which no parser of short flags can read.
         if argument == "-tp" {
-            return Some("--tensor-parallel-size".to_owned());
+            translated.push("--tensor-parallel-size".to_owned());
+            continue;
         }
-        match argument.strip_prefix("--").and_then(meaning) {
+        let flag = argument.strip_prefix("--").unwrap_or_default();
+        let (name, attached) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
+        if let Some(why) = agreed(name, attached.or(arguments.peek().map(String::as_str))) {
+            notes.push(format!("--{name} {why}"));
+            if attached.is_none() {
+                arguments.next();
+            }
+            continue;
+        }
+        match meaning(flag) {
             Some(Meaning::Toggle { key, set }) => {
                 let set = set.as_str().map_or_else(|| set.to_string(), str::to_owned);
                 notes.push(format!("{argument} is --{key}={set} here"));
-                Some(format!("--{key}={set}"))
+                translated.push(format!("--{key}={set}"));
             }
-            Some(Meaning::Idle(why)) => {
-                notes.push(format!("{argument} has no effect: {why}"));
-                None
-            }
-            _ => Some(argument),
+            Some(Meaning::Idle(why)) => notes.push(format!("{argument} has no effect: {why}")),
+            _ => translated.push(argument),
         }
-    });
-    let translated = translated.collect();
+    }
+    translated.extend(arguments);
     (translated, notes)
+}
+
+/// Why this value of a flag changes nothing, if so.
+fn agreed(name: &str, value: Option<&str>) -> Option<String> {
+    let value = value?;
+    let (.., why) = AGREED.iter().find(|(flag, agreed, _)| *flag == name && *agreed == value)?;
+    Some(format!("{value} has no effect: {why}"))
 }
 
 #[cfg(test)]
@@ -199,5 +169,26 @@ mod tests {
             ["serve", "m", "--tensor-parallel-size", "2", "--enable-prefix-caching=false", "--", "--enable-metrics"];
         assert_eq!(translated, expected);
         assert_eq!(notes.len(), 2);
+    }
+
+    #[test]
+    fn values_that_ask_for_what_happens_anyway_are_taken_out() {
+        let line = ["serve", "m", "--page-size", "16", "--pp-size=1", "--max-model-len", "auto", "--dp-size", "2"];
+        let (translated, notes) = translate(line.map(str::to_owned).to_vec());
+        assert_eq!(translated, ["serve", "m", "--dp-size", "2"]);
+        assert_eq!(notes[1], "--pp-size 1 has no effect: only tensor parallelism is served");
+        for (name, ..) in AGREED {
+            assert!(matches!(meaning(name), Some(Meaning::Foreign(_) | Meaning::Key(_))), "{name}");
+        }
+    }
+
+    /// The commonest flags of vLLM 0.33 and SGLang 0.5.23: each is a key, a switch, or refused with a reason.
+    #[test]
+    fn flags_of_both_servers_are_known() {
+        let flags = include_str!("flags.txt");
+        for flag in flags.split_whitespace() {
+            assert!(meaning(flag).is_some(), "--{flag}");
+        }
+        assert!(flags.split_whitespace().count() > 100);
     }
 }
