@@ -1,7 +1,7 @@
 //! How many sequences are inside the server, and who may still come in.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
@@ -11,6 +11,7 @@ use crate::error::ApiError;
 #[derive(Debug, Default)]
 pub struct Admission {
     inside: AtomicUsize,
+    refused: AtomicU64,
     emptied: Notify,
 }
 
@@ -35,6 +36,7 @@ impl Admission {
         match self.inside.fetch_update(Ordering::AcqRel, Ordering::Relaxed, fits) {
             Ok(_) => Ok(Permit { admission: Arc::clone(self), sequences }),
             Err(inside) => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
                 Err(ApiError::queue_full(format!("{inside} of {most} sequences run or wait already; try again later")))
             }
         }
@@ -43,6 +45,11 @@ impl Admission {
     /// Sequences that run or wait.
     pub fn inside(&self) -> usize {
         self.inside.load(Ordering::Acquire)
+    }
+
+    /// Requests that were refused because there was no room.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// Returns when no sequence is inside.
@@ -76,6 +83,7 @@ mod tests {
         let first = admission.enter(2, 3).unwrap();
         assert_eq!(admission.enter(2, 3).unwrap_err().status, StatusCode::TOO_MANY_REQUESTS);
         assert_eq!(admission.enter(4, 3).unwrap_err().status, StatusCode::BAD_REQUEST);
+        assert_eq!(admission.refused(), 1);
         let second = admission.enter(1, 3).unwrap();
         assert_eq!(admission.inside(), 3);
         let waiter = tokio::spawn({

@@ -9,16 +9,18 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
+use crate::admission::Admission;
 use crate::service::Service;
 
 /// Reads the engine's counters whenever Prometheus asks.
 pub struct EngineCollector {
     service: Arc<Service>,
+    admission: Arc<Admission>,
 }
 
 impl EngineCollector {
-    pub fn new(service: Arc<Service>) -> Self {
-        Self { service }
+    pub fn new(service: Arc<Service>, admission: Arc<Admission>) -> Self {
+        Self { service, admission }
     }
 
     fn levels(&self, encoder: &mut DescriptorEncoder, stats: &EngineStats) -> fmt::Result {
@@ -47,6 +49,23 @@ impl EngineCollector {
         add("vllm:spec_decode_num_accepted_tokens", "Drafted tokens accepted", stats.accepted_tokens)?;
         let failures = stats.integrity_failures;
         add("archway_prefix_cache_integrity_failures", "Cached pages that failed their check", failures)
+    }
+
+    /// Counters and levels that vLLM splits by a label.
+    fn split(&self, encoder: &mut DescriptorEncoder, stats: &EngineStats) -> fmt::Result {
+        let waiting = [("capacity", stats.waiting), ("deferred", 0)];
+        let rows = waiting.into_iter().map(|(reason, count)| ([("reason", reason)], ConstGauge::new(i64::from(count))));
+        family(encoder, "vllm:num_requests_waiting_by_reason", "Sequences that wait, by reason", rows)?;
+        let cached = stats.prefix_hits;
+        let sources = [("local_compute", stats.prompt_tokens.saturating_sub(cached)), ("local_cache_hit", cached)];
+        let rows = sources.into_iter().map(|(source, count)| ([("source", source)], ConstCounter::new(count)));
+        family(encoder, "vllm:prompt_tokens_by_source", "Prompt tokens computed, and taken from the cache", rows)?;
+        let refused = [([("reason", "max_num_queued_reqs")], ConstCounter::new(self.admission.refused()))];
+        family(encoder, "vllm:admission_rejections", "Requests refused because the queue is full", refused.into_iter())?;
+        let model = &self.service.model;
+        let labels = [("block_size", model.page_size.to_string()), ("num_gpu_blocks", model.pages.to_string())];
+        let row = std::iter::once((labels, ConstGauge::new(1_i64)));
+        family(encoder, "vllm:cache_config_info", "Pages of the key-value cache", row)
     }
 
     fn endings(&self, encoder: &mut DescriptorEncoder, stats: &EngineStats) -> fmt::Result {
@@ -119,6 +138,7 @@ impl Collector for EngineCollector {
         let stats = self.service.backend.stats();
         self.levels(&mut encoder, &stats)?;
         self.counters(&mut encoder, &stats)?;
+        self.split(&mut encoder, &stats)?;
         self.endings(&mut encoder, &stats)?;
         self.collectives(&mut encoder)?;
         self.fallbacks(&mut encoder)

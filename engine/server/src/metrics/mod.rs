@@ -12,6 +12,7 @@ use std::sync::Arc;
 use prometheus_client::encoding::prometheus_text;
 use prometheus_client::registry::Registry;
 
+use crate::admission::Admission;
 use crate::service::Service;
 
 /// Media type of `render`'s text.
@@ -23,14 +24,15 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    pub fn new(service: &Arc<Service>) -> Self {
+    pub fn new(service: &Arc<Service>, admission: &Arc<Admission>) -> Self {
         let labels = [
             (Cow::Borrowed("engine"), Cow::Borrowed("0")),
             (Cow::Borrowed("model_name"), Cow::Owned(service.name().to_owned())),
         ];
         let mut registry = Registry::with_labels(labels.into_iter());
         service.histograms.register(&mut registry);
-        registry.register_collector(Box::new(engine::EngineCollector::new(Arc::clone(service))));
+        let collector = engine::EngineCollector::new(Arc::clone(service), Arc::clone(admission));
+        registry.register_collector(Box::new(collector));
         Self { registry }
     }
 

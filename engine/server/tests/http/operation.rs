@@ -50,6 +50,9 @@ async fn metrics_follow_the_requests() {
         "vllm:time_to_first_token_seconds_count{engine=\"0\",model_name=\"mock\"} 2",
         "vllm:num_requests_running{engine=\"0\",model_name=\"mock\"} 0",
         "vllm:kv_cache_usage_perc{engine=\"0\",model_name=\"mock\"} 0",
+        "vllm:prompt_tokens_by_source_total{engine=\"0\",model_name=\"mock\",source=\"local_compute\"} 3",
+        "vllm:num_requests_waiting_by_reason{engine=\"0\",model_name=\"mock\",reason=\"capacity\"} 0",
+        "vllm:admission_rejections_total{engine=\"0\",model_name=\"mock\",reason=\"max_num_queued_reqs\"} 0",
         "# TYPE vllm:num_preemptions_total counter",
     ] {
         let found = text.lines().any(|found| found == line || found.starts_with(&format!("{line}.")));
