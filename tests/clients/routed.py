@@ -27,7 +27,8 @@ def post(body):
 
 def answered(server):
     """Outputs that a server has ended well so far."""
-    lines = re.findall(r"^vllm:request_success_total\{.*\} (\d+)$", get(f"{server}/metrics"), re.MULTILINE)
+    ending = r'^vllm:request_success_total\{.*finished_reason="(?:stop|length)".*\} (\d+)$'
+    lines = re.findall(ending, get(f"{server}/metrics"), re.MULTILINE)
     return sum(int(count) for count in lines)
 
 
