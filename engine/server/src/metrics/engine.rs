@@ -61,7 +61,7 @@ impl EngineCollector {
         let rows = sources.into_iter().map(|(source, count)| ([("source", source)], ConstCounter::new(count)));
         family(encoder, "vllm:prompt_tokens_by_source", "Prompt tokens computed, and taken from the cache", rows)?;
         let refused = [([("reason", "max_num_queued_reqs")], ConstCounter::new(self.admission.refused()))];
-        family(encoder, "vllm:admission_rejections", "Requests refused because the queue is full", refused.into_iter())?;
+        family(encoder, "vllm:admission_rejections", "Requests refused by a full queue", refused.into_iter())?;
         let model = &self.service.model;
         let labels = [("block_size", model.page_size.to_string()), ("num_gpu_blocks", model.pages.to_string())];
         let row = std::iter::once((labels, ConstGauge::new(1_i64)));
