@@ -10,6 +10,6 @@ source "$here/common.sh"
 if [ $# -eq 0 ]; then
     serve --mock-engine --mock-interval 1 --served-model-name mock
 else
-    serve "$1" --max-model-len 1024 --max-total-tokens 1024 --max-num-seqs 48
+    serve "$1" --max-model-len 512 --max-total-tokens 512 --max-num-seqs 48
 fi
 python3 "$here/rude.py" "$url" "${REQUESTS:-1000}" "${SEED:-1}"
