@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, completions, config, demo, doctor, plan, serve};
+use crate::commands::{bench, completions, config, demo, doctor, kernels, plan, serve};
 use crate::settings::spellings::{self, Meaning};
 
 /// LLM inference engine whose knowledge of GPU architectures is data.
@@ -21,6 +21,7 @@ pub enum Command {
     Serve(Box<serve::Arguments>),
     Demo(Box<demo::Arguments>),
     Doctor(doctor::Arguments),
+    Kernels(kernels::Arguments),
     Plan(Box<plan::Arguments>),
     Bench(bench::Arguments),
     Config(config::Arguments),

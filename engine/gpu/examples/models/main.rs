@@ -1,0 +1,57 @@
+//! Compares whole models on a GPU with the CPU backend: logits of teacher-forced sequences, then greedy tokens through
+//! the executor with recorded passes.
+//!
+//! `models GOLDEN_FOLDER` runs the golden models; `models FILE.gguf` compares greedy tokens of one model. Needs a GPU,
+//! so it is a program and not a test. Exit code 1: a difference beyond what bf16 explains.
+
+mod golden;
+mod greedy;
+mod rig;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use engine::model::{Attention, ModelConfig};
+use engine_gpu::{CudaOptions, CudaRanks, KernelStore};
+
+/// What went wrong, in one line.
+pub type Failure = String;
+
+fn main() -> ExitCode {
+    let Some(path) = std::env::args().nth(1).map(PathBuf::from) else {
+        eprintln!("usage: models GOLDEN_FOLDER | FILE.gguf | MODEL_FOLDER");
+        return ExitCode::from(2);
+    };
+    match run(&path) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            println!("FAILED: {failure}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn run(path: &Path) -> Result<(), Failure> {
+    if path.join("qwen2-tiny").is_dir() {
+        for name in ["eagle3-tiny/target", "qwen2-tiny", "qwen3-tiny"] {
+            golden::compare(&path.join(name), name)?;
+        }
+        return Ok(());
+    }
+    greedy::compare_file(path)
+}
+
+/// The first GPU, with the kernels of its record for a model's heads.
+fn gpu(config: &ModelConfig) -> Result<CudaRanks, Failure> {
+    use engine::plan::{Database, device_record, kernel_target};
+    let database = Database::embedded();
+    let survey = engine_gpu::doctor::survey(&[]);
+    let device = survey.devices.first().ok_or_else(|| survey.problem.clone().unwrap_or_default())?;
+    let record = device_record(&database, &device.name, &device.compute_capability);
+    let record = record.ok_or_else(|| format!("no record for {}", device.name))?;
+    let target = kernel_target(&database, &record).map_err(|error| error.to_string())?;
+    let Attention::Grouped { head_dimension, .. } = config.attention else { return Err("latent attention".to_owned()) };
+    let head_dimensions = vec![head_dimension as u32];
+    let store = KernelStore { cache: Some(std::env::temp_dir().join("archway-kernels")), pack: None };
+    Ok(CudaRanks::new(CudaOptions { ordinals: vec![device.ordinal], target, head_dimensions, store }))
+}

@@ -1,0 +1,397 @@
+//! From operations to kernels.
+
+use cudarc::driver::sys::CUdeviceptr;
+use engine::backend::*;
+use engine::weights::WeightType;
+
+use super::pending::{NormCall, Pending, ProductCall, RotateCall};
+use super::types::{Cache, Element, Matrix, Run};
+use super::{Buffer, CudaBackend, SMALL_ROWS};
+use crate::device::Shape;
+use crate::kernels::{self, CachePlace, Format, HeadNorm};
+
+/// Rows up to which a matrix in blocks is multiplied as it is stored; above, it is cheaper to convert it once.
+const STORED_ROWS: usize = 16;
+
+/// Sizes of a step are far below 2^32.
+fn word(size: usize) -> u32 {
+    u32::try_from(size).unwrap_or(u32::MAX)
+}
+
+fn format(kind: WeightType) -> Result<Format, BackendError> {
+    Format::of(kind).ok_or(BackendError::WeightType { operation: "linear", kind })
+}
+
+impl CudaBackend {
+    /// Launches what waits.
+    pub(super) fn flush(&mut self) -> Result<(), BackendError> {
+        match std::mem::take(&mut self.pending) {
+            Pending::Nothing => Ok(()),
+            Pending::Product(call) => self.launch_product(&call),
+            Pending::Norms(first, second) => {
+                self.launch_norm_blocks(&first)?;
+                second.map_or(Ok(()), |second| self.launch_norm_blocks(&second))
+            }
+            Pending::Rotation(norms, rotation) => {
+                if let Some((first, second)) = norms {
+                    self.launch_norm_blocks(&first)?;
+                    self.launch_norm_blocks(&second)?;
+                }
+                self.launch_rotate(&rotation)
+            }
+        }
+    }
+
+    /// The product of one run of a matrix.
+    pub(super) fn product_call(
+        weight: &Matrix,
+        run: &Run,
+        input: &Buffer,
+        output: &Buffer,
+        rows: usize,
+    ) -> ProductCall {
+        let wide = output.element == Element::F32;
+        let width = if wide { size_of::<f32>() } else { Self::ELEMENT_BYTES };
+        let at = |base: CUdeviceptr, bytes: usize| base + (run.first * bytes) as CUdeviceptr;
+        let bias = weight.bias.as_ref();
+        ProductCall {
+            weight: run.memory.pointer(),
+            kind: run.kind,
+            bias: bias.map(|bias| [at(bias.wide.pointer(), size_of::<f32>()), at(bias.narrow.pointer(), 2)]),
+            input: input.memory.pointer(),
+            output: at(output.memory.pointer(), width),
+            wide,
+            rows,
+            columns: weight.columns,
+            outputs: run.rows,
+            stride: weight.rows,
+        }
+    }
+
+    pub(super) fn launch_product(&mut self, call: &ProductCall) -> Result<(), BackendError> {
+        let (stored, plain) = (call.kind != WeightType::Bf16, call.rows <= SMALL_ROWS);
+        if stored && call.rows <= STORED_ROWS {
+            let product = arguments(call);
+            // SAFETY: buffers and weights live as long as the backend's stream; sizes are those of the call.
+            return Ok(unsafe {
+                kernels::quantised_product(&self.launcher, &self.kernels, format(call.kind)?, &product)
+            }?);
+        }
+        let call = if stored { &self.widen(call)? } else { call };
+        if plain {
+            // The product reads weights before it waits for the kernel in front of it, which here has just written them.
+            let launcher = if stored { &self.waiting } else { &self.launcher };
+            // SAFETY: as above.
+            return Ok(unsafe { kernels::product(launcher, &self.kernels, &arguments(call)) }?);
+        }
+        let ProductCall { rows, columns: input, outputs: out, stride, wide, .. } = *call;
+        let shape = Shape { rows, input, out, stride, wide, bias: call.bias.is_some() };
+        let bias = call.bias.map(|[f32, bf16]| if wide { f32 } else { bf16 });
+        self.products.multiply(shape, call.weight, call.input, call.output, bias)
+    }
+
+    /// Converts a matrix in blocks to bf16, in the room that all of them share.
+    fn widen(&mut self, call: &ProductCall) -> Result<ProductCall, BackendError> {
+        let message = "no room was made for converted weights".to_owned();
+        let room = self.widened.as_ref().ok_or(BackendError::Device { operation: "linear", message })?;
+        let output = room.pointer();
+        let (rows, columns) = (word(call.outputs), word(call.columns));
+        let arguments = kernels::Dequantise { weight: call.weight, output, rows, columns };
+        // SAFETY: the room is as large as the largest matrix in blocks.
+        unsafe { kernels::dequantise(&self.launcher, &self.kernels, format(call.kind)?, &arguments) }?;
+        Ok(ProductCall { weight: output, kind: WeightType::Bf16, ..*call })
+    }
+
+    /// The product and the activation of its output in one; false where no kernel does both.
+    pub(super) fn launch_gated(
+        &mut self,
+        call: &ProductCall,
+        activate: &Activate<'_, Self>,
+    ) -> Result<bool, BackendError> {
+        let fits = call.kind == WeightType::Bf16
+            && call.rows <= SMALL_ROWS
+            && call.rows == activate.rows
+            && call.output == activate.input.memory.pointer()
+            && call.outputs == 2 * activate.width
+            && call.outputs == call.stride
+            && !call.wide;
+        if !fits {
+            return Ok(false);
+        }
+        let width = word(activate.width);
+        let output = activate.output.memory.pointer();
+        let product = kernels::Product { output, outputs: width, stride: width, ..arguments(call) };
+        // SAFETY: buffers and weights live as long as the backend's stream; sizes are those of the call.
+        unsafe { kernels::gated_product(&self.launcher, &self.kernels, activate.activation, &product) }?;
+        Ok(true)
+    }
+
+    pub(super) fn launch_activate(&mut self, arguments: Activate<'_, Self>) -> Result<(), BackendError> {
+        let Activate { activation, input, width, output, rows } = arguments;
+        let (input, output) = (input.memory.pointer(), output.memory.pointer());
+        let arguments = kernels::Activate { input, output, width: word(width), rows: word(rows) };
+        // SAFETY: the buffers have room for so many rows by the model's promise.
+        Ok(unsafe { kernels::activate(&self.launcher, &self.kernels, activation, &arguments) }?)
+    }
+
+    pub(super) fn launch_embed(&mut self, arguments: Embed<'_, Self>) -> Result<(), BackendError> {
+        let Embed { step, table, first, output, rows } = arguments;
+        let [run] = table.runs.as_slice() else { panic!("an embedding is one stored matrix") };
+        let embed = kernels::Embed {
+            tokens: step.addresses().tokens,
+            table: run.memory.pointer(),
+            output: output.memory.pointer(),
+            first: word(first),
+            table_rows: word(table.rows),
+            columns: word(table.columns),
+            rows: word(rows),
+        };
+        // SAFETY: the step has tokens for so many rows, and the output room for them.
+        Ok(unsafe { kernels::embed(&self.launcher, &self.kernels, format(run.kind)?, &embed) }?)
+    }
+
+    pub(super) fn launch_norm(&mut self, arguments: Norm<'_, Self>) -> Result<(), BackendError> {
+        let Norm { input, weight, epsilon, output, rows } = arguments;
+        let norm = kernels::Norm {
+            input: input.memory.pointer(),
+            residual: 0,
+            weight: weight.memory.pointer(),
+            output: output.memory.pointer(),
+            width: word(weight.length),
+            epsilon,
+            rows: word(rows),
+        };
+        // SAFETY: rows are as wide as the weight by the model's promise.
+        Ok(unsafe { kernels::rms_norm(&self.launcher, &self.kernels, &norm) }?)
+    }
+
+    pub(super) fn launch_add_norm(&mut self, arguments: AddNorm<'_, Self>) -> Result<(), BackendError> {
+        let AddNorm { addend, residual, weight, epsilon, output, rows } = arguments;
+        let norm = kernels::Norm {
+            input: addend.memory.pointer(),
+            residual: residual.memory.pointer(),
+            weight: weight.memory.pointer(),
+            output: output.memory.pointer(),
+            width: word(weight.length),
+            epsilon,
+            rows: word(rows),
+        };
+        // SAFETY: rows are as wide as the weight by the model's promise.
+        Ok(unsafe { kernels::add_rms_norm(&self.launcher, &self.kernels, &norm) }?)
+    }
+
+    fn launch_norm_blocks(&mut self, call: &NormCall) -> Result<(), BackendError> {
+        let NormCall { buffer, blocks, weight, epsilon, rows } = *call;
+        let norm = kernels::NormBlocks {
+            buffer,
+            weight,
+            row: word(blocks.row),
+            offset: word(blocks.offset),
+            count: word(blocks.count),
+            stride: word(blocks.stride),
+            width: word(blocks.width),
+            rows: word(rows),
+            epsilon,
+        };
+        // SAFETY: blocks lie inside the buffer's rows by the model's promise.
+        Ok(unsafe { kernels::rms_norm_blocks(&self.launcher, &self.kernels, &norm) }?)
+    }
+
+    fn launch_rotate(&mut self, call: &RotateCall) -> Result<(), BackendError> {
+        let rotate = kernels::Rotate {
+            positions: call.positions,
+            angles: call.angles,
+            buffer: call.buffer,
+            row: word(call.blocks.row),
+            offset: word(call.blocks.offset),
+            count: word(call.blocks.count),
+            stride: word(call.blocks.stride),
+            rows: word(call.rows),
+            reserved: 0,
+        };
+        // SAFETY: blocks lie inside the buffer's rows, and positions inside the tables, by the model's promise.
+        Ok(unsafe { kernels::rotate(&self.launcher, &self.kernels, &rotate) }?)
+    }
+
+    /// Norms of heads, rotation and append in one; false where the columns are not laid out for it.
+    pub(super) fn launch_rotate_append(
+        &mut self,
+        norms: Option<(NormCall, NormCall)>,
+        rotation: &RotateCall,
+        append: &Append<'_, Self>,
+    ) -> Result<bool, BackendError> {
+        let (blocks, key, Some(value)) = (&rotation.blocks, append.key, append.value) else { return Ok(false) };
+        let (width, cached) = (key.width, key.count);
+        let Some(queries) = blocks.count.checked_sub(cached) else { return Ok(false) };
+        let packed = |blocks: Blocks, first: usize, count: usize| {
+            (blocks.offset, blocks.count, blocks.stride) == (first * width, count, width)
+                && blocks.row == (queries + 2 * cached) * width
+        };
+        let normed = norms.is_none_or(|(first, second)| {
+            packed(first.blocks, 0, queries) && packed(second.blocks, queries, cached) && first.blocks.width == width
+        });
+        let fits = rotation.buffer == append.source.memory.pointer()
+            && rotation.rows == append.rows
+            && packed(*blocks, 0, queries + cached)
+            && packed(key, queries, cached)
+            && packed(value, queries + cached, cached)
+            && normed;
+        if !fits {
+            return Ok(false);
+        }
+        let norm = norms.map_or_else(HeadNorm::default, |(first, second)| HeadNorm {
+            query: first.weight,
+            key: second.weight,
+            epsilon: first.epsilon,
+            reserved: 0,
+        });
+        let arguments = kernels::RotateAppend {
+            positions: rotation.positions,
+            slots: append.step.addresses().slots,
+            angles: rotation.angles,
+            buffer: rotation.buffer,
+            cache: place(append.cache, append.layer),
+            norm,
+            query_heads: word(queries),
+            width: word(width),
+            rows: word(append.rows),
+            reserved: 0,
+        };
+        // SAFETY: the layout was checked just now; slots are those of the step's pages, which the cache has.
+        unsafe { kernels::rotate_append(&self.launcher, &self.kernels, &arguments) }?;
+        Ok(true)
+    }
+
+    pub(super) fn launch_append(&mut self, append: &Append<'_, Self>) -> Result<(), BackendError> {
+        let Append { step, source, key, value, cache, layer, rows } = append;
+        let value = value.unwrap_or_else(|| panic!("keys and values go to this cache"));
+        let arguments = kernels::Append {
+            slots: step.addresses().slots,
+            source: source.memory.pointer(),
+            cache: place(cache, *layer),
+            row: word(key.row),
+            key_offset: word(key.offset),
+            key_stride: word(key.stride),
+            value_offset: word(value.offset),
+            value_stride: word(value.stride),
+            width: word(key.width),
+            rows: word(*rows),
+            reserved: 0,
+        };
+        // SAFETY: columns lie inside the rows by the model's promise; slots are those of the step's pages.
+        Ok(unsafe { kernels::append(&self.launcher, &self.kernels, &arguments) }?)
+    }
+
+    pub(super) fn launch_attend(&mut self, arguments: Attend<'_, Self>) -> Result<(), BackendError> {
+        let Attend { step, source, query, groups, scale, cache, layer, output, rows } = arguments;
+        let message = "attention before the step was allocated".to_owned();
+        let room = self.attention.as_ref().ok_or(BackendError::Device { operation: "attend", message })?;
+        let attend = kernels::Attend {
+            step: *step.addresses(),
+            geometry: step.geometry,
+            rows: word(rows),
+            whole_items: word(step.whole_items()),
+            source: source.memory.pointer(),
+            query,
+            groups,
+            cache: place(cache, layer),
+            scale,
+            output: output.memory.pointer(),
+            space: room.space(),
+        };
+        // SAFETY: the step was filled with this geometry; the room was made for the largest step.
+        Ok(unsafe { kernels::attend(&self.launcher, &self.kernels, &attend) }?)
+    }
+
+    pub(super) fn launch_add(
+        &mut self,
+        Add { addend, target, width, rows }: Add<'_, Self>,
+    ) -> Result<(), BackendError> {
+        let (addend, target) = (addend.memory.pointer(), target.memory.pointer());
+        let add = kernels::Add { addend, target, elements: (rows * width) as u64 };
+        // SAFETY: both buffers hold so many elements by the model's promise.
+        Ok(unsafe { kernels::add(&self.launcher, &self.kernels, &add) }?)
+    }
+
+    pub(super) fn launch_gather(&mut self, arguments: Gather<'_, Self>) -> Result<(), BackendError> {
+        let Gather { step, range, input, width, output } = arguments;
+        let gather = kernels::Gather {
+            rows: step.addresses().logit_rows + (range.start * size_of::<u32>()) as u64,
+            input: input.memory.pointer(),
+            output: output.memory.pointer(),
+            width: word(width),
+            count: word(range.len()),
+        };
+        // SAFETY: the step's logit rows are rows of the input; the output has room for the range.
+        Ok(unsafe { kernels::gather(&self.launcher, &self.kernels, &gather) }?)
+    }
+
+    pub(super) fn launch_copy_columns(&mut self, arguments: CopyColumns<'_, Self>) -> Result<(), BackendError> {
+        let CopyColumns { source, width, target, target_width, offset, rows } = arguments;
+        let copy = kernels::CopyColumns {
+            source: source.memory.pointer(),
+            target: target.memory.pointer(),
+            width: word(width),
+            target_width: word(target_width),
+            offset: word(offset),
+            rows: word(rows),
+        };
+        // SAFETY: both buffers hold so many rows by the model's promise.
+        Ok(unsafe { kernels::copy_columns(&self.launcher, &self.kernels, &copy) }?)
+    }
+
+    pub(super) fn launch_move_rows(
+        &mut self,
+        MoveRows { step, cache }: MoveRows<'_, Self>,
+    ) -> Result<(), BackendError> {
+        let (addresses, layers) = (step.addresses(), cache.shape.layers);
+        let arguments = kernels::MoveRows {
+            counts: addresses.counts,
+            moves: addresses.moves,
+            cache: place(cache, 0),
+            layer_stride: cache.layer_stride() as u64,
+            layers: word(layers),
+            reserved: 0,
+        };
+        // SAFETY: moves are between places of the cache's pages by the executor's promise.
+        Ok(unsafe { kernels::move_rows(&self.launcher, &self.kernels, &arguments) }?)
+    }
+
+    pub(super) fn launch_argmax(&mut self, logits: &Buffer, width: usize, rows: usize) -> Result<(), BackendError> {
+        let argmax = kernels::Argmax {
+            logits: logits.memory.pointer(),
+            tokens: self.choices.tokens.pointer(),
+            best: self.choices.best.pointer(),
+            arrivals: self.choices.arrivals.pointer(),
+            vocabulary: word(width),
+            rows: word(rows),
+        };
+        // SAFETY: there is room for the most choices, and the caller asks for no more.
+        Ok(unsafe { kernels::argmax(&self.launcher, &self.kernels, &argmax) }?)
+    }
+}
+
+fn arguments(call: &ProductCall) -> kernels::Product {
+    kernels::Product {
+        weight: call.weight,
+        input: call.input,
+        bias: call.bias.map_or(0, |[f32, _]| f32),
+        output: call.output,
+        outputs: word(call.outputs),
+        columns: word(call.columns),
+        count: word(call.rows),
+        stride: word(call.stride),
+        float_output: u32::from(call.wide),
+        activation: 0,
+    }
+}
+
+/// Where a layer's keys and values are.
+fn place(cache: &Cache, layer: usize) -> CachePlace {
+    CachePlace {
+        keys: cache.keys(layer),
+        values: cache.values(layer),
+        heads: word(cache.heads),
+        padded: word(cache.padded),
+    }
+}

@@ -1,0 +1,415 @@
+//! [`Backend`] on a GPU: each operation unpacks its arguments and launches a kernel. Nothing waits for the device but
+//! [`Backend::read`] and [`Backend::read_choices`]; nothing allocates after the first step's buffers are there.
+
+mod cut;
+mod launch;
+mod load;
+mod pending;
+mod ready;
+mod rooms;
+mod step;
+mod types;
+
+use engine::backend::*;
+use engine::plan::KernelTarget;
+use engine::types::Phase;
+
+use crate::device::{Allocation, Gpu, MemoryReport, Pinned, Products, Purpose, Recordings, Uploader};
+use crate::kernels::{KernelSet, Launcher};
+use pending::{NormCall, Pending, RotateCall, adjacent};
+use rooms::{AttentionRoom, Choices};
+
+pub use ready::KernelStore;
+pub use step::Step;
+pub use types::{Absent, Buffer, Cache, Element, Matrix, Rope, Vector};
+
+/// Most rows of activations that our own products take; more go to cuBLASLt.
+const SMALL_ROWS: usize = 64;
+/// Row counts of recorded decode passes; above them, every multiple of the last one.
+const RECORDED_ROWS: [usize; 9] = [1, 2, 4, 8, 16, 24, 32, 48, 64];
+/// Most rows that [`Backend::choose`] chooses for.
+const MOST_CHOICES: usize = 1024;
+/// Bytes of the buffer through which results come to the host.
+const READBACK: usize = 8 << 20;
+
+/// One rank on a GPU.
+pub struct CudaBackend {
+    // Fields are dropped in order: recordings and handles before the memory that they use.
+    recordings: Recordings,
+    products: Products,
+    kernels: KernelSet,
+    launcher: Launcher,
+    /// Launches nothing before the kernel in front of it has ended.
+    waiting: Launcher,
+    uploader: Uploader,
+    readback: Pinned,
+    chosen: Pinned,
+    choices: Choices,
+    /// bf16 room for one matrix in blocks, for cuBLASLt.
+    widened: Option<Allocation>,
+    /// Elements of the largest matrix in blocks.
+    widest: usize,
+    /// What attention will be asked for.
+    heads: Option<(HeadGroups, usize)>,
+    attention: Option<AttentionRoom>,
+    /// Padded dimension of the widest cached head.
+    widest_head: usize,
+    pending: Pending,
+    note: Box<dyn Fn(MemoryReport)>,
+    gpu: Gpu,
+}
+
+impl CudaBackend {
+    /// Opens a device and makes its kernels ready, attention's for these head dimensions. Errors: a missing library, a
+    /// driver that is too old, no such device, kernels that do not compile.
+    /// `note` is told what the memory is used for whenever that changes before the first step.
+    pub fn open(
+        ordinal: usize,
+        target: &KernelTarget,
+        head_dimensions: &[u32],
+        store: &KernelStore,
+        note: Box<dyn Fn(MemoryReport)>,
+    ) -> Result<Self, BackendError> {
+        let gpu = Gpu::open(ordinal)?;
+        let kernels = ready::kernels(&gpu, target, head_dimensions, store)?;
+        let dependent = target.features.get("pdl").copied().unwrap_or(false);
+        let launcher = Launcher::new(gpu.stream.clone(), dependent, gpu.multiprocessors);
+        Ok(Self {
+            recordings: Recordings::default(),
+            products: Products::new(&gpu.stream, &gpu.account)?,
+            kernels,
+            waiting: Launcher::new(gpu.stream.clone(), false, gpu.multiprocessors),
+            launcher,
+            uploader: Uploader::new(&gpu.stream)?,
+            readback: Pinned::new(&gpu.context, READBACK)?,
+            chosen: Pinned::new(&gpu.context, MOST_CHOICES * size_of::<u32>())?,
+            choices: Choices::new(&gpu)?,
+            widened: None,
+            widest: 0,
+            heads: None,
+            attention: None,
+            widest_head: 0,
+            pending: Pending::Nothing,
+            note,
+            gpu,
+        })
+    }
+
+    fn note_memory(&self) -> Result<(), BackendError> {
+        (self.note)(self.gpu.account.report()?);
+        Ok(())
+    }
+
+    fn zeroed(&self, bytes: usize, purpose: Purpose, operation: &'static str) -> Result<Allocation, BackendError> {
+        Allocation::zeroed(&self.gpu.stream, &self.gpu.account, bytes, purpose, operation)
+    }
+
+    fn buffer(&self, elements: usize, element: Element) -> Result<Buffer, BackendError> {
+        let width = if element == Element::F32 { size_of::<f32>() } else { Self::ELEMENT_BYTES };
+        let memory = self.zeroed(elements * width, Purpose::Activations, "allocate_buffer")?;
+        Ok(Buffer { memory, elements, element })
+    }
+
+    fn records(key: PassKey) -> bool {
+        key.phase == Phase::Decode && key.rows == key.logit_rows && key.rows > 0
+    }
+}
+
+impl Backend for CudaBackend {
+    const ELEMENT_BYTES: usize = 2;
+    const CHOOSES: bool = true;
+
+    type Buffer = Buffer;
+    type Vector = Vector;
+    type Linear = Matrix;
+    type Experts = Absent;
+    type LatentUp = Absent;
+    type Rope = Rope;
+    type Cache = Cache;
+    type Step = Step;
+    type Routes = ();
+
+    fn load_linear(&mut self, parts: &[MatrixPart<'_>], bias: Option<&[f32]>) -> Result<Matrix, BackendError> {
+        self.load_matrix(parts, bias)
+    }
+
+    fn load_vector(&mut self, values: &[f32]) -> Result<Vector, BackendError> {
+        Ok(Vector { memory: self.load_values(values, "load_vector")?, length: values.len() })
+    }
+
+    fn load_experts(&mut self, _: &[ExpertParts<'_>]) -> Result<Absent, BackendError> {
+        Err(absent("load_experts", "mixtures of experts"))
+    }
+
+    fn load_latent_up(&mut self, _: LatentUpParts<'_>) -> Result<Absent, BackendError> {
+        Err(absent("load_latent_up", "latent attention"))
+    }
+
+    fn load_rope(&mut self, table: &RopeTable) -> Result<Rope, BackendError> {
+        self.load_angles(table)
+    }
+
+    fn expect_heads(&mut self, groups: HeadGroups, cached: usize) {
+        self.heads.get_or_insert((groups, cached));
+    }
+
+    fn allocate_logits(&mut self, elements: usize) -> Result<Buffer, BackendError> {
+        self.buffer(elements, Element::F32)
+    }
+
+    fn allocate_buffer(&mut self, elements: usize) -> Result<Buffer, BackendError> {
+        self.buffer(elements, Element::Bf16)
+    }
+
+    fn allocate_cache(&mut self, shape: &CacheShape) -> Result<Cache, BackendError> {
+        self.make_cache(shape)
+    }
+
+    fn allocate_step(&mut self, limits: &StepLimits) -> Result<Step, BackendError> {
+        self.make_step(limits)
+    }
+
+    fn allocate_routes(&mut self, _: usize, _: usize) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn upload(&mut self, step: &mut Step, input: &StepInput) -> Result<(), BackendError> {
+        self.flush()?;
+        if input.rows() > 0 {
+            self.recordings.close();
+        }
+        // A step without rows is what passes are recorded on, of every size.
+        let padded = if input.rows() == 0 { usize::MAX } else { bucket(input.rows()) };
+        step.upload(&self.gpu.stream, input, padded)
+    }
+
+    fn read(&mut self, buffer: &Buffer, from: usize, to: &mut [f32]) -> Result<(), BackendError> {
+        assert!(from + to.len() <= buffer.elements, "what is read lies inside the buffer");
+        self.flush()?;
+        let width = if buffer.element == Element::F32 { size_of::<f32>() } else { Self::ELEMENT_BYTES };
+        for (index, to) in to.chunks_mut(READBACK / width).enumerate() {
+            let first = from + index * (READBACK / width);
+            let address = buffer.memory.pointer() + (first * width) as u64;
+            self.readback.copy_from(address, to.len() * width, &self.gpu.stream)?;
+            self.gpu.synchronise("read")?;
+            let bytes = &self.readback.bytes()[..to.len() * width];
+            match buffer.element {
+                Element::F32 => bytemuck::cast_slice_mut(to).copy_from_slice(bytes),
+                Element::Bf16 => {
+                    for (to, bytes) in to.iter_mut().zip(bytes.as_chunks().0) {
+                        *to = half::bf16::from_le_bytes(*bytes).to_f32();
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn padded(&self, key: PassKey) -> PassKey {
+        if !Self::records(key) {
+            return key;
+        }
+        let rows = bucket(key.rows).min(MOST_CHOICES);
+        // Buffers have room for what was recorded at start, not for more.
+        let recorded = PassKey { rows, logit_rows: rows, ..key };
+        if self.recordings.has(recorded) { recorded } else { key }
+    }
+
+    fn recorded_rows(&self, most: usize) -> Vec<usize> {
+        let mut rows: Vec<usize> = (1..=most.min(MOST_CHOICES)).map(bucket).filter(|rows| *rows <= most).collect();
+        rows.push(most.min(MOST_CHOICES));
+        rows.sort_unstable();
+        rows.dedup();
+        rows
+    }
+
+    fn pass<E: From<BackendError>>(
+        &mut self,
+        key: PassKey,
+        body: impl FnOnce(&mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.flush()?;
+        if self.recordings.replay(key)? {
+            return Ok(());
+        }
+        if !Self::records(key) || !self.recordings.is_open() {
+            body(self)?;
+            return Ok(self.flush()?);
+        }
+        Recordings::begin(&self.gpu.stream)?;
+        let launched = body(self).and_then(|()| Ok(self.flush()?));
+        if launched.is_err() {
+            self.pending = Pending::Nothing;
+            Recordings::abandon(&self.gpu.stream);
+            return launched;
+        }
+        self.recordings.keep(&self.gpu.stream, key)?;
+        self.note_memory()?;
+        self.recordings.replay(key)?;
+        Ok(())
+    }
+
+    fn choose(&mut self, logits: &Buffer, width: usize, rows: usize) -> Result<(), BackendError> {
+        self.flush()?;
+        let rows = rows.min(MOST_CHOICES);
+        self.launch_argmax(logits, width, rows)?;
+        self.chosen.copy_from(self.choices.tokens.pointer(), rows * size_of::<u32>(), &self.gpu.stream)
+    }
+
+    fn read_choices(&mut self, to: &mut [u32]) -> Result<(), BackendError> {
+        self.flush()?;
+        if to.is_empty() {
+            return Ok(());
+        }
+        self.gpu.synchronise("step")?;
+        let bytes = &self.chosen.bytes()[..size_of_val(to)];
+        bytemuck::cast_slice_mut(to).copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn embed(&mut self, arguments: Embed<'_, Self>) -> Result<(), BackendError> {
+        self.flush()?;
+        self.launch_embed(arguments)
+    }
+
+    fn rms_norm(&mut self, arguments: Norm<'_, Self>) -> Result<(), BackendError> {
+        self.flush()?;
+        self.launch_norm(arguments)
+    }
+
+    fn rms_norm_blocks(&mut self, arguments: NormBlocks<'_, Self>) -> Result<(), BackendError> {
+        let NormBlocks { buffer, blocks, weight, epsilon, rows } = arguments;
+        let weight = weight.memory.pointer();
+        let call = NormCall { buffer: buffer.memory.pointer(), blocks, weight, epsilon, rows };
+        match self.pending {
+            Pending::Norms(first, None) if adjacent(&first.blocks, &call.blocks) && first.buffer == call.buffer => {
+                self.pending = Pending::Norms(first, Some(call));
+            }
+            _ => {
+                self.flush()?;
+                self.pending = Pending::Norms(call, None);
+            }
+        }
+        Ok(())
+    }
+
+    fn add_rms_norm(&mut self, arguments: AddNorm<'_, Self>) -> Result<(), BackendError> {
+        self.flush()?;
+        self.launch_add_norm(arguments)
+    }
+
+    fn linear(&mut self, Product { weight, input, output, rows }: Product<'_, Self>) -> Result<(), BackendError> {
+        self.flush()?;
+        let call = |run| Self::product_call(weight, run, input, output, rows);
+        if let [run] = weight.runs.as_slice() {
+            self.pending = Pending::Product(call(run));
+            return Ok(());
+        }
+        weight.runs.iter().try_for_each(|run| self.launch_product(&call(run)))
+    }
+
+    fn rotate(&mut self, Rotate { step, rope, buffer, blocks, rows }: Rotate<'_, Self>) -> Result<(), BackendError> {
+        let call = RotateCall {
+            positions: step.addresses().positions,
+            buffer: buffer.memory.pointer(),
+            angles: rope.angles(),
+            blocks,
+            rows,
+        };
+        let norms = match self.pending {
+            Pending::Norms(first, Some(second)) if first.buffer == call.buffer => Some((first, second)),
+            _ => {
+                self.flush()?;
+                None
+            }
+        };
+        self.pending = Pending::Rotation(norms, call);
+        Ok(())
+    }
+
+    fn append(&mut self, arguments: Append<'_, Self>) -> Result<(), BackendError> {
+        if let Pending::Rotation(norms, rotation) = self.pending
+            && self.launch_rotate_append(norms, &rotation, &arguments)?
+        {
+            self.pending = Pending::Nothing;
+            return Ok(());
+        }
+        self.flush()?;
+        self.launch_append(&arguments)
+    }
+
+    fn attend(&mut self, arguments: Attend<'_, Self>) -> Result<(), BackendError> {
+        self.flush()?;
+        self.launch_attend(arguments)
+    }
+
+    fn attend_latent(&mut self, arguments: AttendLatent<'_, Self>) -> Result<(), BackendError> {
+        match *arguments.up {}
+    }
+
+    fn activate(&mut self, arguments: Activate<'_, Self>) -> Result<(), BackendError> {
+        if let Pending::Product(product) = self.pending
+            && self.launch_gated(&product, &arguments)?
+        {
+            self.pending = Pending::Nothing;
+            return Ok(());
+        }
+        self.flush()?;
+        self.launch_activate(arguments)
+    }
+
+    fn route(&mut self, _: Route<'_, Self>) -> Result<(), BackendError> {
+        Err(absent("route", "mixtures of experts"))
+    }
+
+    fn mix(&mut self, arguments: Mix<'_, Self>) -> Result<(), BackendError> {
+        match *arguments.experts {}
+    }
+
+    fn add(&mut self, arguments: Add<'_, Self>) -> Result<(), BackendError> {
+        self.flush()?;
+        self.launch_add(arguments)
+    }
+
+    fn gather(&mut self, arguments: Gather<'_, Self>) -> Result<(), BackendError> {
+        self.flush()?;
+        self.launch_gather(arguments)
+    }
+
+    fn move_rows(&mut self, arguments: MoveRows<'_, Self>) -> Result<(), BackendError> {
+        self.flush()?;
+        self.launch_move_rows(arguments)
+    }
+
+    fn copy_columns(&mut self, arguments: CopyColumns<'_, Self>) -> Result<(), BackendError> {
+        self.flush()?;
+        self.launch_copy_columns(arguments)
+    }
+}
+
+/// The recorded row count for `rows`.
+fn bucket(rows: usize) -> usize {
+    let largest = RECORDED_ROWS[RECORDED_ROWS.len() - 1];
+    RECORDED_ROWS.into_iter().find(|bucket| *bucket >= rows).unwrap_or_else(|| rows.next_multiple_of(largest))
+}
+
+fn absent(operation: &'static str, what: &str) -> BackendError {
+    BackendError::Device {
+        operation,
+        message: format!("the CUDA backend does not compute {what} yet; use --device cpu"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bucket;
+
+    #[test]
+    fn buckets_hold_their_rows_and_little_more() {
+        for rows in 1..=1024 {
+            let bucket = bucket(rows);
+            assert!(bucket >= rows && bucket < 2 * rows.max(64), "{rows} rows in {bucket}");
+        }
+        assert_eq!([1, 3, 17, 64, 65].map(bucket), [1, 4, 24, 64, 128]);
+    }
+}

@@ -1,0 +1,72 @@
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use engine::backend::BackendError;
+use engine::collective::Collective;
+use engine::executor::RankFactory;
+use engine::plan::KernelTarget;
+
+use crate::backend::{CudaBackend, KernelStore};
+use crate::device::MemoryReport;
+
+/// Which GPUs, and what their kernels are compiled for.
+#[derive(Clone, Debug)]
+pub struct CudaOptions {
+    /// One for each rank, as CUDA counts.
+    pub ordinals: Vec<usize>,
+    pub target: KernelTarget,
+    /// Head dimensions of the models: each has attention kernels of its own.
+    pub head_dimensions: Vec<u32>,
+    pub store: KernelStore,
+}
+
+/// Ranks on GPUs, a thread each.
+pub struct CudaRanks {
+    options: CudaOptions,
+    memory: MemoryBoard,
+}
+
+/// Where each rank notes what its device's memory is used for, once it is ready.
+pub type MemoryBoard = Arc<Mutex<Vec<Option<MemoryReport>>>>;
+
+impl CudaRanks {
+    pub fn new(options: CudaOptions) -> Self {
+        let memory = Arc::new(Mutex::new(vec![None; options.ordinals.len()]));
+        Self { options, memory }
+    }
+
+    /// What the ranks note; to be kept when the ranks are given to an executor.
+    pub fn memory(&self) -> MemoryBoard {
+        Arc::clone(&self.memory)
+    }
+}
+
+impl RankFactory for CudaRanks {
+    type Backend = CudaBackend;
+
+    /// As long as a step of a large model, so that nobody sleeps while requests are served, and short enough that an
+    /// idle engine does.
+    const SPIN: Duration = Duration::from_millis(20);
+
+    fn world_size(&self) -> usize {
+        self.options.ordinals.len()
+    }
+
+    fn backend(&self, rank: usize) -> Result<CudaBackend, BackendError> {
+        let CudaOptions { ordinals, target, head_dimensions, store } = &self.options;
+        let board = Arc::clone(&self.memory);
+        let note = move |report: MemoryReport| {
+            let mut board = board.lock().unwrap_or_else(PoisonError::into_inner);
+            board[rank] = Some(report);
+        };
+        CudaBackend::open(ordinals[rank], target, head_dimensions, store, Box::new(note))
+    }
+
+    fn collective(&self, _: usize, _: &mut CudaBackend) -> Result<Box<dyn Collective<CudaBackend>>, BackendError> {
+        let message = "this backend has no collectives between GPUs; use one rank".to_owned();
+        Err(BackendError::Device { operation: "collective", message })
+    }
+
+    /// A single rank waits for nobody.
+    fn poison(&self, _: &str) {}
+}
