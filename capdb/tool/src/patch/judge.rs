@@ -195,7 +195,8 @@ fn behind(release: &Release, card: &Card, kernel: &PatchKernel, finding: &mut Fi
     let at = majors[0].1.clone();
     finding.kernel = Some(format!("{} builds it for {list}  ({at})", kernel.name));
     if !majors.iter().any(|(pass, _)| pass.lets_through(card)) {
-        let why = format!("{} builds the kernel for {list} only: {}", kernel.name, kernel.effect);
+        let lead = if finding.status == Status::Missing { "even if it passed here: " } else { "" };
+        let why = format!("{lead}{} builds the kernel for {list} only, and {}", kernel.name, kernel.effect);
         finding.never.push(Never { why, at, whole: true });
     }
 }

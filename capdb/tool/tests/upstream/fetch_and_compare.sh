@@ -73,7 +73,8 @@ there_and_back() {
     local where=(--project "$project" --path "$copy/site" --gpu $card) forced=(--force --allow-guessed)
     local devices=$project/distributed/device_communicators
     rm -rf "$copy/site"
-    cp -r "$3" "$copy/site"
+    # The dot follows a link, so that the edits never reach the original.
+    cp -r "$3/." "$copy/site"
     expect "apply-$project-$version-$card.diff" 0 run patch apply "${where[@]}" "${forced[@]}" --dry-run 2>/dev/null
     diff -rq "$3" "$copy/site" || fail "$project $version: a dry run wrote something"
     status=0

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use capdb::record::{PatchRecord, PatchRow};
+use capdb::record::{PatchKey, PatchRecord, PatchRow};
 use capdb::resolve::RecordError;
 use serde::Serialize;
 
@@ -58,6 +58,8 @@ pub struct Step {
     pub reasons: Vec<Reason>,
     /// What is written, one line.
     pub adds: Option<String>,
+    /// Other architectures that the edit is for as well, because the place tells them by their major alone.
+    pub also_for: Vec<String>,
 }
 
 /// A step, with what its edit needs.
@@ -106,6 +108,11 @@ fn one(finding: &Finding, record: &PatchRecord, ours: Option<OurRow>, card: &Car
         let reasons = objections(finding, record, ours.as_ref(), card, options);
         (if reasons.is_empty() { Verdict::Edit } else { Verdict::Refused }, reasons)
     };
+    let by_major = match (&record.table, &record.gate) {
+        (Some(table), _) => table.key == PatchKey::Major,
+        (None, Some(gate)) => !gate.terms.is_empty(),
+        (None, None) => false,
+    };
     let step = Step {
         id: finding.id.clone(),
         feature: finding.feature.clone(),
@@ -114,6 +121,7 @@ fn one(finding: &Finding, record: &PatchRecord, ours: Option<OurRow>, card: &Car
         verdict,
         reasons,
         adds: None,
+        also_for: if by_major { card.same_major.clone() } else { Vec::new() },
     };
     Decided { step, ours, corrections }
 }
@@ -163,10 +171,7 @@ fn objections(
     if !options.force {
         let inert = finding.never.iter().filter(|never| never.whole);
         reasons.extend(inert.map(|never| {
-            Reason::new(
-                format!("it would take no effect: {}; --force writes it all the same", never.why),
-                Some(&never.at),
-            )
+            Reason::new(format!("it would not help: {}; --force writes it all the same", never.why), Some(&never.at))
         }));
     }
     reasons

@@ -99,6 +99,11 @@ impl Step {
         let _ = writeln!(out, "\n{}  [{}]", self.feature, self.id);
         if let Some(adds) = &self.adds {
             let _ = writeln!(out, "  {:<15} {adds}  ({})", "adds", self.at);
+            if !self.also_for.is_empty() {
+                let others = self.also_for.join(", ");
+                let _ =
+                    writeln!(out, "  {:<15} {others}: the place tells architectures by their major alone", "also for");
+            }
         }
         for (index, reason) in self.reasons.iter().enumerate() {
             let label = if index == 0 { verdict } else { "" };

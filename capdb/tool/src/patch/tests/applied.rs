@@ -90,7 +90,13 @@ fn a_row_that_leads_to_a_crash_comes_with_the_next_row() {
 fn a_forced_row_ends_the_crash_and_says_what_it_rests_on() {
     let it = Installation::new("0.5.9", UNGUARDED);
     let options = Options { force: true, allow_guessed: true, ..Options::default() };
-    carry_out(&it.release(), &it.plan("rtx-pro-6000", &options).unwrap()).unwrap();
+    let plan = it.plan("rtx-pro-6000", &options).unwrap();
+    let edits = plan.steps.iter().filter(|step| step.verdict == Verdict::Edit);
+    assert!(
+        edits.clone().count() == 2 && edits.clone().all(|step| step.also_for == ["sm121"]),
+        "one row for the major"
+    );
+    carry_out(&it.release(), &plan).unwrap();
     assert!(
         it.text(UTILS).contains("  # capdb, rtx-pro-6000: guessed by field-story, arch/sm120.yaml:"),
         "{}",

@@ -19,8 +19,15 @@ fn a_row_that_takes_no_effect_and_a_guess_are_refused_each_with_its_reason() {
     let plan = it.plan("rtx-pro-6000", &Options::default()).unwrap();
     assert_eq!((plan.exit_code(), plan.files.len()), (1, 0));
     let said = why(&plan, SIZES_ID);
-    for part in ["guessed", "arch/sm120.yaml:", "--allow-guessed", "has no multicast", &format!("{SYMM}:11"), "--force"]
-    {
+    for part in [
+        "guessed",
+        "arch/sm120.yaml:",
+        "--allow-guessed",
+        "it would not help",
+        "has no multicast",
+        &format!("{SYMM}:11"),
+        "--force",
+    ] {
         assert!(said.contains(part), "{said} does not say {part}");
     }
     let gate = plan.steps.iter().find(|step| step.id == "sglang-fusion-gate-communicator").unwrap();

@@ -2,8 +2,10 @@
 
 use capdb::record::PatchProject;
 
-use super::installation::{COMMUNICATOR, GATE, GUARDED, Installation, SIZES, SYMM, UNGUARDED, UTILS, embedded, find};
-use crate::patch::{Effect, Release, ReleaseError, Status};
+use super::installation::{
+    COMMUNICATOR, GATE, GUARDED, Installation, SIZES, SYMM, UNGUARDED, UTILS, card, embedded, find,
+};
+use crate::patch::{Effect, Release, ReleaseError, Status, check};
 
 const SIZES_ID: &str = "sglang-symm-mem-max-sizes";
 
@@ -124,4 +126,46 @@ fn every_record_is_whole() {
         let after = record.table.as_ref().and_then(|table| table.reached_after.clone());
         assert!(after.is_none_or(|id| records.iter().any(|other| other.id == id)), "{}", record.id);
     }
+}
+
+const JIT: &str = "\
+def gen_trtllm_comm_module():
+    flags = context.get_nvcc_flags_list(
+        supported_major_versions=[9, 10]
+    )
+";
+
+#[test]
+fn a_kernel_that_is_not_built_for_the_card_is_behind_the_gate() {
+    let it = Installation::new("0.5.9", UNGUARDED);
+    let gate = |gpu: &str| find(&it.check(gpu), "sglang-fusion-gate-communicator").clone();
+    assert!(gate("rtx-pro-6000").kernel.unwrap().contains("not in this folder"));
+    it.write("flashinfer/jit/comm.py", JIT.as_bytes());
+    let closed = gate("rtx-pro-6000");
+    assert_eq!(closed.never[0].at, "flashinfer/jit/comm.py:3", "{closed:?}");
+    assert!(closed.never[0].why.contains("9.x and 10.x only"), "{closed:?}");
+    assert!(gate("h200").never.is_empty() && gate("h200").kernel.unwrap().contains("9.x and 10.x"));
+    it.write("flashinfer/jit/comm.py", JIT.replace("[9, 10]", "[9, 10, 12]").as_bytes());
+    assert!(gate("rtx-pro-6000").never.is_empty());
+    // Another package in another shape says nothing against the place itself.
+    for other in ["def gen_trtllm_comm_module(): pass\n", "broken(\n", "X = 1\n"] {
+        it.write("flashinfer/jit/comm.py", other.as_bytes());
+        let gate = gate("rtx-pro-6000");
+        assert!(gate.status == Status::Missing && gate.kernel.unwrap().contains("read"), "{other}");
+    }
+}
+
+#[test]
+fn known_patches_say_what_becomes_of_them() {
+    let report = Installation::new("0.5.9", UNGUARDED).check("rtx-pro-6000");
+    let patches: Vec<_> = report.findings.iter().flat_map(|finding| &finding.known_patches).collect();
+    assert_eq!(patches.len(), 3);
+    assert!(patches.iter().all(|patch| patch.outcome.contains("the feature stays off")), "{patches:?}");
+    let places: Vec<&str> = patches.iter().map(|patch| patch.at.as_str()).collect();
+    assert_eq!(places, [&format!("{COMMUNICATOR}:6"), &format!("{SYMM}:11"), &format!("{SYMM}:11")]);
+    // With multicast a row is worth a measurement.
+    let release = Installation::new("0.5.9", UNGUARDED);
+    let card = card("rtx-pro-6000").on(None, Some(true)).unwrap();
+    let report = check(&release.release(), &card, &embedded()).unwrap();
+    assert!(find(&report, SIZES_ID).known_patches[0].outcome.contains("measure it"));
 }
