@@ -28,11 +28,11 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// Compiles for `ARCHWAY_TARGET` (`sm_90a`) with the features `ARCHWAY_FEATURES` (`pdl`).
+    /// Compiles for `ARCHWAY_TARGET` (`sm_90a`) with the features `ARCHWAY_FEATURES` (`pdl,tma`).
     pub fn open(programmatic: bool) -> Result<Self, Failure> {
         let variable = |name: &str, usual: &str| std::env::var(name).unwrap_or_else(|_| usual.to_owned());
-        let named = variable("ARCHWAY_FEATURES", "pdl");
-        let mut features = BTreeMap::from([("pdl".to_owned(), false)]);
+        let named = variable("ARCHWAY_FEATURES", "pdl,tma");
+        let mut features = BTreeMap::from(["pdl", "tma"].map(|name| (name.to_owned(), false)));
         features.extend(named.split(',').filter(|name| !name.is_empty()).map(|name| (name.to_owned(), true)));
         let programmatic = programmatic && features["pdl"];
         let target = CompileTarget { target: variable("ARCHWAY_TARGET", "sm_90a"), features };

@@ -2,7 +2,7 @@
 // host with nothing but the run-time compiler can build the kernels.
 #pragma once
 
-#ifndef ARCHWAY_HAS_PDL
+#if !defined(ARCHWAY_HAS_PDL) || !defined(ARCHWAY_HAS_TMA)
 #error "features of the database's record are given as macros, 0 or 1"
 #endif
 

@@ -5,30 +5,7 @@
 // warps share a tile of output columns and cut the summed dimension among them. Blocks are persistent: while a tile is
 // summed up and stored, the loads of the next are under way. The first loads are issued before the kernel waits for the
 // one before it, because weights depend on no kernel.
-#include "matrix.cuh"
-
-struct ProductArguments {
-    // `[outputs, columns]`; gated: `[2 * outputs, columns]`, gates first.
-    const bf16* weight;
-    // `[count, columns]`
-    const bf16* input;
-    // One per row of the weight, or null.
-    const float* bias;
-    // bf16 or f32, `[count, outputs]` with `stride` elements from row to row.
-    void* output;
-    u32 outputs;
-    u32 columns;
-    u32 count;
-    u32 stride;
-    u32 float_output;
-    // Of the gated kernels: 0 is SiLU, 1 is GELU with the hyperbolic tangent.
-    u32 activation;
-};
-
-constexpr u32 WARPS = 8;
-constexpr u32 THREADS = WARPS * WARP;
-// Columns that a lane's 16 bytes of each of four places cover.
-constexpr u32 BLOCK = 32;
+#include "common.cuh"
 
 // Where the loads or the products of a warp stand.
 struct Cursor {
@@ -48,18 +25,14 @@ struct Cursor {
 template <u32 INPUT_TILES, u32 ROW_TILES, u32 BLOCKS, bool AHEAD, bool GATED>
 struct Product {
     static constexpr u32 ROWS = 16 * ROW_TILES;
-    static constexpr u32 OUTPUTS = GATED ? ROWS / 2 : ROWS;
-    static constexpr u32 INPUTS = 8 * INPUT_TILES;
     static constexpr u32 CHUNK = BLOCK * BLOCKS;
-    // One more than the inputs: rows start in different banks.
-    static constexpr u32 SUM_STRIDE = INPUTS + 1;
-    static constexpr u32 SUMS_OF_WARP = ROWS * SUM_STRIDE;
+    using Tile = Epilogue<ROWS, 8 * INPUT_TILES, GATED>;
     static constexpr u32 INPUT_STAGES = AHEAD ? 2 : 1;
 
     const ProductArguments& a;
     u32 warp, group, place, chunks;
     Vector16 weights[2][ROW_TILES][2][BLOCKS];
-    Vector16 inputs[INPUT_STAGES][INPUT_TILES][BLOCKS];
+    Vector16 inputs[INPUT_STAGES][BLOCKS][INPUT_TILES];
     Sums sums[ROW_TILES][INPUT_TILES];
 
     __device__ __forceinline__ explicit Product(const ProductArguments& arguments) : a(arguments) {
@@ -85,19 +58,13 @@ struct Product {
         return (chunk * WARPS + warp) * CHUNK + block * BLOCK + 8 * place;
     }
 
-    // Row of the weight behind row `row` of half `half` of a tile; the last one where there is none.
-    __device__ __forceinline__ u32 weight_row(u32 tile, u32 row_tile, u32 half) const {
-        u32 row = GATED ? tile * OUTPUTS + 8 * row_tile + group : tile * ROWS + 16 * row_tile + 8 * half + group;
-        row = row < a.outputs ? row : a.outputs - 1;
-        return GATED && half == 1 ? row + a.outputs : row;
-    }
-
     __device__ __forceinline__ void load_weights(u32 stage, const Cursor& at) {
 #pragma unroll
         for (u32 row = 0; row < ROW_TILES; ++row) {
 #pragma unroll
             for (u32 half = 0; half < 2; ++half) {
-                const bf16* from = a.weight + static_cast<u64>(weight_row(at.tile, row, half)) * a.columns;
+                u32 weight_row = Tile::weight_row(a, at.tile, 16 * row + 8 * half + group);
+                const bf16* from = a.weight + static_cast<u64>(weight_row) * a.columns;
 #pragma unroll
                 for (u32 block = 0; block < BLOCKS; ++block) {
                     u32 first = column(at.chunk, block);
@@ -111,95 +78,20 @@ struct Product {
         }
     }
 
-    __device__ __forceinline__ void load_inputs(u32 stage, const Cursor& at) {
+    __device__ __forceinline__ void load_stage_inputs(u32 stage, const Cursor& at) {
 #pragma unroll
-        for (u32 tile = 0; tile < INPUT_TILES; ++tile) {
-            u32 row = 8 * tile + group;
-            const bf16* from = a.input + static_cast<u64>(row) * a.columns;
-#pragma unroll
-            for (u32 block = 0; block < BLOCKS; ++block) {
-                u32 first = column(at.chunk, block);
-                Vector16 vector = {};
-                if (row < a.count && first < a.columns) {
-                    vector = load16(from + first);
-                }
-                inputs[stage][tile][block] = vector;
-            }
+        for (u32 block = 0; block < BLOCKS; ++block) {
+            load_inputs(a, inputs[stage][block], column(at.chunk, block));
         }
     }
 
-    __device__ __forceinline__ void multiply(u32 stage, u32 input_stage) {
+    __device__ __forceinline__ void multiply_stage(u32 stage, u32 input_stage) {
 #pragma unroll
         for (u32 block = 0; block < BLOCKS; ++block) {
 #pragma unroll
             for (u32 row = 0; row < ROW_TILES; ++row) {
-                const u32(&low)[4] = weights[stage][row][0][block].words;
-                const u32(&high)[4] = weights[stage][row][1][block].words;
-                LeftTile first = {{low[0], high[0], low[1], high[1]}}, second = {{low[2], high[2], low[3], high[3]}};
-#pragma unroll
-                for (u32 tile = 0; tile < INPUT_TILES; ++tile) {
-                    const u32(&input)[4] = inputs[input_stage][tile][block].words;
-                    multiply_add(sums[row][tile], first, input[0], input[1]);
-                    multiply_add(sums[row][tile], second, input[2], input[3]);
-                }
-            }
-        }
-    }
-
-    __device__ __forceinline__ void write_sums(float* shared) {
-        float* mine = shared + warp * SUMS_OF_WARP;
-#pragma unroll
-        for (u32 row = 0; row < ROW_TILES; ++row) {
-#pragma unroll
-            for (u32 tile = 0; tile < INPUT_TILES; ++tile) {
-#pragma unroll
-                for (u32 i = 0; i < 4; ++i) {
-                    u32 at = 16 * row + 8 * (i / 2) + group;
-                    mine[at * SUM_STRIDE + 8 * tile + 2 * place + i % 2] = sums[row][tile].values[i];
-                }
-            }
-        }
-    }
-
-    // The warps' sums of a row of the tile and an input, in the order of the warps.
-    static __device__ __forceinline__ float total(const float* shared, u32 row, u32 input) {
-        float sum = 0.0f;
-#pragma unroll
-        for (u32 warp = 0; warp < WARPS; ++warp) {
-            sum += shared[warp * SUMS_OF_WARP + row * SUM_STRIDE + input];
-        }
-        return sum;
-    }
-
-    __device__ __forceinline__ float activate(float gate) const {
-        float inner = a.activation == 0 ? gate : 1.595769f * (gate + 0.044715f * gate * gate * gate);
-        return gate / (1.0f + __expf(-inner));
-    }
-
-    __device__ __forceinline__ void store(const float* shared, u32 tile) {
-        u32 inputs_here = a.count < INPUTS ? a.count : INPUTS;
-        for (u32 index = threadIdx.x; index < OUTPUTS * inputs_here; index += THREADS) {
-            u32 row = index % OUTPUTS, input = index / OUTPUTS, output = tile * OUTPUTS + row;
-            if (output >= a.outputs) {
-                continue;
-            }
-            float value;
-            if constexpr (GATED) {
-                u32 gate_row = row / 8 * 16 + row % 8;
-                float gate = total(shared, gate_row, input), up = total(shared, gate_row + 8, input);
-                if (a.bias != nullptr) {
-                    gate += a.bias[output];
-                    up += a.bias[output + a.outputs];
-                }
-                value = activate(gate) * up;
-            } else {
-                value = total(shared, row, input) + (a.bias != nullptr ? a.bias[output] : 0.0f);
-            }
-            u64 to = static_cast<u64>(input) * a.stride + output;
-            if (a.float_output) {
-                static_cast<float*>(a.output)[to] = value;
-            } else {
-                static_cast<bf16*>(a.output)[to] = to_bf16(value);
+                const Vector16(&halves)[2][BLOCKS] = weights[stage][row];
+                multiply(sums[row], sums[row], halves[0][block], halves[1][block], inputs[input_stage][block]);
             }
         }
     }
@@ -209,23 +101,23 @@ struct Product {
         if (at.chunk + 1 < chunks) {
             return;
         }
-        write_sums(shared);
+        Tile::write(shared, sums);
         clear();
         __syncthreads();
-        store(shared, at.tile);
+        Tile::store(a, shared, at.tile);
         __syncthreads();
     }
 
     template <u32 STAGE>
     __device__ __forceinline__ void turn(float* shared, Cursor& work, Cursor& load, u32 ahead) {
         if constexpr (!AHEAD) {
-            load_inputs(0, work);
+            load_stage_inputs(0, work);
         }
-        multiply(STAGE, AHEAD ? STAGE : 0);
+        multiply_stage(STAGE, AHEAD ? STAGE : 0);
         if (ahead > 0) {
             load_weights(STAGE, load);
             if constexpr (AHEAD) {
-                load_inputs(STAGE, load);
+                load_stage_inputs(STAGE, load);
             }
             load.advance(chunks);
         }
@@ -234,7 +126,7 @@ struct Product {
     }
 
     __device__ __forceinline__ void run(float* shared) {
-        u32 tiles = ceiling_divide(a.outputs, OUTPUTS);
+        u32 tiles = ceiling_divide(a.outputs, Tile::OUTPUTS);
         u32 turns = blockIdx.x < tiles ? ceiling_divide(tiles - blockIdx.x, gridDim.x) * chunks : 0;
         Cursor work = {blockIdx.x, 0}, first = work, second = work;
         second.advance(chunks);
@@ -247,10 +139,10 @@ struct Product {
         wait_for_previous();
         if constexpr (AHEAD) {
             if (turns > 0) {
-                load_inputs(0, first);
+                load_stage_inputs(0, first);
             }
             if (turns > 1) {
-                load_inputs(1, second);
+                load_stage_inputs(1, second);
             }
         }
         Cursor load = second;

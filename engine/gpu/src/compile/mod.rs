@@ -30,7 +30,7 @@ pub use source::{Unit, padded_head, units};
 pub struct CompileTarget {
     /// As the compiler names it: `sm_90a`.
     pub target: String,
-    /// Every feature of the record, true where it is native. `pdl` is the one that the sources ask for today.
+    /// Every feature of the record, true where it is native. The sources ask for `pdl` and `tma`.
     pub features: BTreeMap<String, bool>,
 }
 

@@ -2,6 +2,7 @@
 
 const HEADERS: &[(&str, &str)] = &[
     ("base.cuh", include_str!("../../kernels/include/base.cuh")),
+    ("common.cuh", include_str!("../../kernels/product/common.cuh")),
     ("formats.cuh", include_str!("../../kernels/include/formats.cuh")),
     ("matrix.cuh", include_str!("../../kernels/include/matrix.cuh")),
     ("reduce.cuh", include_str!("../../kernels/include/reduce.cuh")),
@@ -20,6 +21,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("quantised", include_str!("../../kernels/quantised/quantised.cu")),
     ("rope", include_str!("../../kernels/rope/rope.cu")),
     ("sampling", include_str!("../../kernels/sampling/sampling.cu")),
+    ("streamed", include_str!("../../kernels/product/streamed.cu")),
 ];
 
 const ATTENTION: &str = include_str!("../../kernels/attention/attention.cu");

@@ -31,14 +31,14 @@ pub use format::Format;
 pub use launch::{Kernel, Launcher};
 pub use logits::{LogitsChange, adjust_logits};
 pub use norm::{Norm, NormBlocks, add_rms_norm, rms_norm, rms_norm_blocks};
-pub use product::{MOST_PRODUCT_ROWS, Product, gated_product, product};
+pub use product::{MOST_PRODUCT_ROWS, PREFERRED_PRODUCT_ROWS, Product, gated_product, product};
 pub use quantised::{Dequantise, dequantise, quantised_product};
 pub use rope::{
     Angles, Append, CachePlace, HeadNorm, MoveRows, Rotate, RotateAppend, append, move_rows, rotate, rotate_append,
 };
 pub use sampling::{Argmax, Sample, SampleRow, argmax, sample};
 pub use set::KernelSet;
-pub use shared::dynamic_shared_bytes;
+pub use shared::{dynamic_shared_bytes, optional_shared_bytes};
 
 /// Why a kernel was not loaded or not launched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

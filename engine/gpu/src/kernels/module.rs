@@ -25,6 +25,16 @@ impl Module {
         Ok(Self { unit: unit.to_owned(), module, _context: Arc::clone(context) })
     }
 
+    /// The kernel, or none where the unit was compiled without it because the target lacks a feature.
+    pub fn optional(&self, name: &'static str, shared: u32) -> Result<Option<Kernel>, KernelError> {
+        let symbol = CString::new(name).expect("kernels have plain names");
+        // SAFETY: the module was loaded and is never unloaded.
+        match unsafe { result::module::get_function(self.module, symbol) } {
+            Err(result::DriverError(sys::CUresult::CUDA_ERROR_NOT_FOUND)) => Ok(None),
+            _ => self.kernel(name, shared).map(Some),
+        }
+    }
+
     /// The kernel, with leave to use `shared` bytes of dynamic shared memory.
     pub fn kernel(&self, name: &'static str, shared: u32) -> Result<Kernel, KernelError> {
         let error = |error: result::DriverError| KernelError::Missing {

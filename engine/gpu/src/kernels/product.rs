@@ -9,6 +9,9 @@ use super::{Kernel, KernelError, KernelSet, Launcher};
 /// Most rows of activations of these kernels; more go to the matrix library.
 pub const MOST_PRODUCT_ROWS: u32 = 64;
 
+/// Up to this many rows these kernels are faster than the matrix library (H200, cuBLAS 13.1: `kernels/product/README.md`).
+pub const PREFERRED_PRODUCT_ROWS: u32 = 16;
+
 const WARPS: u32 = 8;
 
 /// One size of the kernel.
@@ -22,37 +25,87 @@ struct Size {
     rows: u32,
     /// Blocks on a multiprocessor.
     resident: u32,
+    threads: u32,
+    /// Bytes of dynamic shared memory.
+    shared: u32,
 }
 
-const SIZES: [Size; 4] = [
-    Size { plain: "product_8", gated: "gated_8", inputs: 8, rows: 16, resident: 2 },
-    Size { plain: "product_16", gated: "gated_16", inputs: 16, rows: 16, resident: 2 },
-    Size { plain: "product_32", gated: "gated_32", inputs: 32, rows: 32, resident: 1 },
-    Size { plain: "product_64", gated: "gated_64", inputs: 64, rows: 32, resident: 1 },
-];
-
 impl Size {
-    const fn shared(&self) -> u32 {
-        WARPS * self.rows * (self.inputs + 1) * size_of::<f32>() as u32
+    /// Weights go to registers.
+    const fn direct(plain: &'static str, gated: &'static str, inputs: u32, rows: u32, resident: u32) -> Self {
+        Self { plain, gated, inputs, rows, resident, threads: WARPS * 32, shared: sums(inputs, rows) }
+    }
+
+    /// Weights go to shared memory, `stages` times 1024 columns of 16 rows, a warp more orders them.
+    const fn streamed(plain: &'static str, gated: &'static str, inputs: u32, stages: u32) -> Self {
+        let (rows, resident, threads) = (16, 2, (WARPS + 1) * 32);
+        let shared = stages * rows * (2 * 1024 + 64) + 2 * sums(inputs, rows);
+        Self { plain, gated, inputs, rows, resident, threads, shared }
     }
 }
 
-/// Of a block of the largest kernel.
-pub(super) fn largest_shared() -> u32 {
-    SIZES.iter().map(Size::shared).max().unwrap_or(0)
+/// Bytes of the warps' sums of a tile.
+const fn sums(inputs: u32, rows: u32) -> u32 {
+    WARPS * rows * (inputs + 1) * size_of::<f32>() as u32
 }
 
+const DIRECT: [Size; 4] = [
+    Size::direct("product_8", "gated_8", 8, 16, 2),
+    Size::direct("product_16", "gated_16", 16, 16, 2),
+    Size::direct("product_32", "gated_32", 32, 32, 1),
+    Size::direct("product_64", "gated_64", 64, 32, 1),
+];
+
+const STREAMED: [Size; 2] =
+    [Size::streamed("streamed_8", "streamed_gated_8", 8, 3), Size::streamed("streamed_16", "streamed_gated_16", 16, 2)];
+
+/// Bytes of weights per multiprocessor below which starting the copy engine costs more than it gains.
+const WORTH_STREAMING: u64 = 128 * 1024;
+
+/// Of a block of the largest kernel that every device must run.
+pub(super) fn largest_shared() -> u32 {
+    DIRECT.iter().map(|size| size.shared).max().unwrap_or(0)
+}
+
+/// Of a block of the largest kernel that is left out where it does not fit.
+pub(super) fn largest_optional_shared() -> u32 {
+    STREAMED.iter().map(|size| size.shared).max().unwrap_or(0)
+}
+
+/// A size that was compiled and fits: plain and gated.
+type Loaded = (Size, [Kernel; 2]);
+
 pub(super) struct ProductKernels {
-    /// Plain and gated, in the order of [`SIZES`].
-    sizes: Vec<[Kernel; 2]>,
+    direct: Vec<Loaded>,
+    streamed: Vec<Loaded>,
 }
 
 impl ProductKernels {
-    pub fn load(module: &Module) -> Result<Self, KernelError> {
-        let pair = |size: &Size| -> Result<_, KernelError> {
-            Ok([module.kernel(size.plain, size.shared())?, module.kernel(size.gated, size.shared())?])
+    /// `shared_limit` is what a block of this device may have.
+    pub fn load(direct: &Module, streamed: &Module, shared_limit: u32) -> Result<Self, KernelError> {
+        let pair = |size: &Size| -> Result<Loaded, KernelError> {
+            Ok((*size, [direct.kernel(size.plain, size.shared)?, direct.kernel(size.gated, size.shared)?]))
         };
-        Ok(Self { sizes: SIZES.iter().map(pair).collect::<Result<_, _>>()? })
+        let direct = DIRECT.iter().map(pair).collect::<Result<_, _>>()?;
+        let optional = |size: &Size| -> Result<Option<Loaded>, KernelError> {
+            if size.shared > shared_limit {
+                return Ok(None);
+            }
+            let kernels = [size.plain, size.gated].map(|name| streamed.optional(name, size.shared));
+            let [plain, gated] = kernels;
+            Ok(plain?.zip(gated?).map(|(plain, gated)| (*size, [plain, gated])))
+        };
+        let streamed = STREAMED.iter().filter_map(|size| optional(size).transpose()).collect::<Result<_, _>>()?;
+        Ok(Self { direct, streamed })
+    }
+
+    /// The kernel for a product, if one takes so many rows.
+    fn choose(&self, product: &Product, gated: usize, multiprocessors: u32) -> Option<&Loaded> {
+        let bytes = u64::from(product.outputs) * u64::from(product.columns) * 2 * (1 + gated as u64);
+        let fits = |(size, _): &&Loaded| product.count <= size.inputs;
+        let worth = bytes >= WORTH_STREAMING * u64::from(multiprocessors);
+        let streamed = self.streamed.iter().find(fits).filter(|_| worth);
+        streamed.or_else(|| self.direct.iter().find(fits))
     }
 }
 
@@ -108,15 +161,14 @@ unsafe fn launch(launcher: &Launcher, kernels: &KernelSet, product: &Product, ga
     if product.count == 0 || product.outputs == 0 {
         return Ok(());
     }
-    let Some(index) = SIZES.iter().position(|size| product.count <= size.inputs) else {
+    let Some((size, family)) = kernels.product.choose(product, gated, launcher.multiprocessors) else {
         let (what, why) = (format!("{} rows", product.count), "it takes up to 64; more go to the matrix library");
         return Err(KernelError::Shape { kernel: "product", what, why });
     };
-    let size = &SIZES[index];
     let outputs = if gated == 1 { size.rows / 2 } else { size.rows };
     let tiles = product.outputs.div_ceil(outputs);
     let grid = [tiles.min(launcher.multiprocessors * size.resident), 1];
-    let shape = Shape { grid, threads: WARPS * 32, shared: size.shared() };
+    let shape = Shape { grid, threads: size.threads, shared: size.shared };
     // SAFETY: the caller's contract; the argument is the kernel's.
-    unsafe { launcher.launch(kernels.product.sizes[index][gated], shape, product) }
+    unsafe { launcher.launch(family[gated], shape, product) }
 }

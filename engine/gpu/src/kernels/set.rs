@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::CudaContext;
+use cudarc::driver::{CudaContext, sys};
 
 use super::KernelError;
 use super::activation::ActivationKernels;
@@ -57,10 +57,18 @@ impl KernelSet {
             embedding: EmbeddingKernels::load(&module("embedding")?)?,
             logits: LogitsKernels::load(&module("logits")?)?,
             norm: NormKernels::load(&module("norm")?)?,
-            product: ProductKernels::load(&module("product")?)?,
+            product: ProductKernels::load(&module("product")?, &module("streamed")?, shared_limit(context)?)?,
             quantised: QuantisedKernels::load(&module("quantised")?)?,
             rope: RopeKernels::load(&module("rope")?)?,
             sampling: SamplingKernels::load(&module("sampling")?)?,
         })
     }
+}
+
+/// Bytes of shared memory that a block of this device may have.
+fn shared_limit(context: &Arc<CudaContext>) -> Result<u32, KernelError> {
+    let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+    let limit = context.attribute(attribute);
+    let limit = limit.map_err(|error| KernelError::Module { unit: "product".to_owned(), error: error.to_string() })?;
+    Ok(limit.unsigned_abs())
 }

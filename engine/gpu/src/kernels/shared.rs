@@ -2,6 +2,11 @@
 
 use super::{attention, norm, product};
 
+/// Largest dynamic shared memory of a block of the kernels that are left out on devices with less, which need `tma`.
+pub fn optional_shared_bytes() -> u32 {
+    product::largest_optional_shared()
+}
+
 /// Largest dynamic shared memory of a block, in bytes, of every unit that uses any, with heads of up to
 /// `head_dimension`.
 pub fn dynamic_shared_bytes(head_dimension: u32) -> [(&'static str, u32); 3] {

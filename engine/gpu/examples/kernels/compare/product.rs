@@ -34,8 +34,12 @@ const COUNTS: [usize; 14] = [1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 32, 33, 63, 64];
 
 pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
     let compute = Compute::new(Pool::new(8)?, Precision::Exact);
-    for (outputs, columns) in [(16, 8), (17, 64), (100, 576), (1000, 1032), (6144, 4096), (256, 14336), (33, 40)] {
-        for count in COUNTS.into_iter().filter(|count| outputs < 6000 || [1, 8, 16, 33].contains(count)) {
+    for (outputs, columns) in
+        [(16, 8), (17, 64), (100, 576), (1000, 1032), (6144, 4096), (256, 14336), (33, 40), (9001, 1032), (1100, 14344)]
+    {
+        for count in
+            COUNTS.into_iter().filter(|count| outputs < 6000 && columns < 14344 || [1, 8, 16, 33].contains(count))
+        {
             let weight = rig.random.matrix(WeightType::Bf16, outputs, columns);
             for (float_output, bias) in [(false, true), (true, false)] {
                 let shape = Case { kernel: "product", outputs, columns, count, float_output, bias };
@@ -43,7 +47,7 @@ pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
             }
         }
     }
-    for (outputs, columns) in [(8, 8), (13, 64), (1536, 576), (700, 4096)] {
+    for (outputs, columns) in [(8, 8), (13, 64), (1536, 576), (700, 4096), (3333, 2056)] {
         for count in COUNTS {
             gated(rig, report, &compute, [outputs, columns, count])?;
         }

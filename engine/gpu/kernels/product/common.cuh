@@ -1,0 +1,134 @@
+// What both kinds of product share: the arguments, and what follows the sums of a block's warps.
+#pragma once
+
+#include "matrix.cuh"
+
+struct ProductArguments {
+    // `[outputs, columns]`; gated: `[2 * outputs, columns]`, gates first.
+    const bf16* weight;
+    // `[count, columns]`
+    const bf16* input;
+    // One per row of the weight, or null.
+    const float* bias;
+    // bf16 or f32, `[count, outputs]` with `stride` elements from row to row.
+    void* output;
+    u32 outputs;
+    u32 columns;
+    u32 count;
+    u32 stride;
+    u32 float_output;
+    // Of the gated kernels: 0 is SiLU, 1 is GELU with the hyperbolic tangent.
+    u32 activation;
+};
+
+// Warps that cut the summed dimension among them, and their threads.
+constexpr u32 WARPS = 8;
+constexpr u32 THREADS = WARPS * WARP;
+// Columns that a lane's 16 bytes of each of four places cover.
+constexpr u32 BLOCK = 32;
+
+// The sums of WARPS warps over a tile of ROWS rows of the weight and INPUTS rows of activations, in shared memory.
+template <u32 ROWS, u32 INPUTS, bool GATED>
+struct Epilogue {
+    static constexpr u32 OUTPUTS = GATED ? ROWS / 2 : ROWS;
+    // One more than the inputs: rows start in different banks.
+    static constexpr u32 STRIDE = INPUTS + 1;
+    static constexpr u32 OF_WARP = ROWS * STRIDE;
+    static constexpr u32 FLOATS = WARPS * OF_WARP;
+
+    // Row of the weight behind row `row` of a tile; the last one where there is none. Gated tiles have eight gates, then
+    // what they gate, and so on.
+    static __device__ __forceinline__ u32 weight_row(const ProductArguments& a, u32 tile, u32 row) {
+        u32 output = tile * OUTPUTS + (GATED ? row / 16 * 8 + row % 8 : row);
+        output = output < a.outputs ? output : a.outputs - 1;
+        return GATED && row / 8 % 2 == 1 ? output + a.outputs : output;
+    }
+
+    template <u32 ROW_TILES, u32 INPUT_TILES>
+    static __device__ __forceinline__ void write(float* shared, const Sums (&sums)[ROW_TILES][INPUT_TILES]) {
+        u32 group = threadIdx.x % WARP / 4, place = threadIdx.x % 4;
+        float* mine = shared + threadIdx.x / WARP * OF_WARP;
+#pragma unroll
+        for (u32 row = 0; row < ROW_TILES; ++row) {
+#pragma unroll
+            for (u32 tile = 0; tile < INPUT_TILES; ++tile) {
+#pragma unroll
+                for (u32 i = 0; i < 4; ++i) {
+                    u32 at = 16 * row + 8 * (i / 2) + group;
+                    mine[at * STRIDE + 8 * tile + 2 * place + i % 2] = sums[row][tile].values[i];
+                }
+            }
+        }
+    }
+
+    // The warps' sums of a row of the tile and an input, in the order of the warps.
+    static __device__ __forceinline__ float total(const float* shared, u32 row, u32 input) {
+        float sum = 0.0f;
+#pragma unroll
+        for (u32 warp = 0; warp < WARPS; ++warp) {
+            sum += shared[warp * OF_WARP + row * STRIDE + input];
+        }
+        return sum;
+    }
+
+    static __device__ __forceinline__ float activate(const ProductArguments& a, float gate) {
+        float inner = a.activation == 0 ? gate : 1.595769f * (gate + 0.044715f * gate * gate * gate);
+        return gate / (1.0f + __expf(-inner));
+    }
+
+    static __device__ __forceinline__ void store(const ProductArguments& a, const float* shared, u32 tile) {
+        u32 inputs_here = a.count < INPUTS ? a.count : INPUTS;
+        for (u32 index = threadIdx.x; index < OUTPUTS * inputs_here; index += THREADS) {
+            u32 row = index % OUTPUTS, input = index / OUTPUTS, output = tile * OUTPUTS + row;
+            if (output >= a.outputs) {
+                continue;
+            }
+            float value;
+            if constexpr (GATED) {
+                u32 gate_row = row / 8 * 16 + row % 8;
+                float gate = total(shared, gate_row, input), up = total(shared, gate_row + 8, input);
+                if (a.bias != nullptr) {
+                    gate += a.bias[output];
+                    up += a.bias[output + a.outputs];
+                }
+                value = activate(a, gate) * up;
+            } else {
+                value = total(shared, row, input) + (a.bias != nullptr ? a.bias[output] : 0.0f);
+            }
+            u64 to = static_cast<u64>(input) * a.stride + output;
+            if (a.float_output) {
+                static_cast<float*>(a.output)[to] = value;
+            } else {
+                static_cast<bf16*>(a.output)[to] = to_bf16(value);
+            }
+        }
+    }
+};
+
+// Inputs of a lane: row `group` of each tile of 8, 16 bytes from column `first` on. Zero where there is none.
+template <u32 INPUT_TILES>
+__device__ __forceinline__ void load_inputs(const ProductArguments& a, Vector16 (&inputs)[INPUT_TILES], u32 first) {
+#pragma unroll
+    for (u32 tile = 0; tile < INPUT_TILES; ++tile) {
+        u32 row = 8 * tile + threadIdx.x % WARP / 4;
+        Vector16 vector = {};
+        if (row < a.count && first < a.columns) {
+            vector = load16(a.input + static_cast<u64>(row) * a.columns + first);
+        }
+        inputs[tile] = vector;
+    }
+}
+
+// Two products of a tile of 16 rows: `low` and `high` are a lane's 16 bytes of rows `group` and `group + 8`. `odd` are the
+// sums of the second product; where they are others than those of the first, neither waits for the other.
+template <u32 INPUT_TILES>
+__device__ __forceinline__ void multiply(
+    Sums (&sums)[INPUT_TILES], Sums (&odd)[INPUT_TILES], const Vector16& low, const Vector16& high, const Vector16 (&inputs)[INPUT_TILES]) {
+    LeftTile first = {{low.words[0], high.words[0], low.words[1], high.words[1]}};
+    LeftTile second = {{low.words[2], high.words[2], low.words[3], high.words[3]}};
+#pragma unroll
+    for (u32 tile = 0; tile < INPUT_TILES; ++tile) {
+        multiply_add(sums[tile], first, inputs[tile].words[0], inputs[tile].words[1]);
+        multiply_add(odd[tile], second, inputs[tile].words[2], inputs[tile].words[3]);
+    }
+}
