@@ -1,14 +1,16 @@
 //! Compares whole models on a GPU with the CPU backend: logits of teacher-forced sequences, then greedy tokens through
 //! the executor with recorded passes.
 //!
-//! `models GOLDEN_FOLDER` runs the golden models; `models FILE.gguf` compares greedy tokens of one model. Needs a GPU,
-//! so it is a program and not a test. Exit code 1: a difference beyond what bf16 explains.
+//! `models GOLDEN_FOLDER` runs the golden models; `models FILE.gguf` compares greedy tokens of one model;
+//! `models time CONFIG.json ROWS CONTEXT` times a decode step with random weights. Needs a GPU, so it is a program and
+//! not a test. Exit code 1: a difference beyond what bf16 explains.
 
 mod golden;
 mod greedy;
 mod rig;
+mod timing;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use engine::model::{Attention, ModelConfig};
@@ -18,11 +20,20 @@ use engine_gpu::{CudaOptions, CudaRanks, KernelStore};
 pub type Failure = String;
 
 fn main() -> ExitCode {
-    let Some(path) = std::env::args().nth(1).map(PathBuf::from) else {
-        eprintln!("usage: models GOLDEN_FOLDER | FILE.gguf | MODEL_FOLDER");
-        return ExitCode::from(2);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match words.as_slice() {
+        ["time", config, rows, context] => match (rows.parse(), context.parse()) {
+            (Ok(rows), Ok(context)) => timing::run(Path::new(config), rows, context),
+            _ => Err("ROWS and CONTEXT are numbers".to_owned()),
+        },
+        [path] => run(Path::new(path)),
+        _ => {
+            eprintln!("usage: models GOLDEN_FOLDER | FILE.gguf | MODEL_FOLDER | time CONFIG.json ROWS CONTEXT");
+            return ExitCode::from(2);
+        }
     };
-    match run(&path) {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             println!("FAILED: {failure}");

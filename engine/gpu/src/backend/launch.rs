@@ -69,7 +69,7 @@ impl CudaBackend {
     }
 
     pub(super) fn launch_product(&mut self, call: &ProductCall) -> Result<(), BackendError> {
-        let (stored, plain) = (call.kind != WeightType::Bf16, call.rows <= SMALL_ROWS);
+        let stored = call.kind != WeightType::Bf16;
         if stored && call.rows <= STORED_ROWS {
             let product = arguments(call);
             // SAFETY: buffers and weights live as long as the backend's stream; sizes are those of the call.
@@ -77,13 +77,12 @@ impl CudaBackend {
                 kernels::quantised_product(&self.launcher, &self.kernels, format(call.kind)?, &product)
             }?);
         }
-        let call = if stored { &self.widen(call)? } else { call };
-        if plain {
-            // The product reads weights before it waits for the kernel in front of it, which here has just written them.
-            let launcher = if stored { &self.waiting } else { &self.launcher };
+        if !stored && call.rows <= SMALL_ROWS {
             // SAFETY: as above.
-            return Ok(unsafe { kernels::product(launcher, &self.kernels, &arguments(call)) }?);
+            return Ok(unsafe { kernels::product(&self.launcher, &self.kernels, &arguments(call)) }?);
         }
+        // The library's kernels wait for the one in front of them, which may have written the converted weights.
+        let call = if stored { &self.widen(call)? } else { call };
         let ProductCall { rows, columns: input, outputs: out, stride, wide, .. } = *call;
         let shape = Shape { rows, input, out, stride, wide, bias: call.bias.is_some() };
         let bias = call.bias.map(|[f32, bf16]| if wide { f32 } else { bf16 });

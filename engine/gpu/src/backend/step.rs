@@ -8,38 +8,48 @@ use engine::backend::{BackendError, StepInput, StepLimits};
 use crate::device::{Allocation, Gpu, Pinned, Purpose, backend_error};
 use crate::step::{AttentionGeometry, StepAddresses, StepCapacity, StepImage, StepLayout};
 
+/// Rows of a step that is laid out closely: decode steps should not carry the room of the largest prompt to the device.
+pub(super) const FEW_ROWS: usize = 256;
+
 /// The content of the current step on the device.
 pub struct Step {
+    /// For few rows; recorded passes read this one.
+    close: Place,
+    /// For more rows, where the limits allow them.
+    wide: Option<Place>,
+    is_wide: bool,
+    pub(super) geometry: AttentionGeometry,
+}
+
+/// One layout, on the host and on the device.
+struct Place {
     image: StepImage,
     addresses: StepAddresses,
     _memory: Allocation,
     staging: Pinned,
     /// The last copy has ended.
     copied: CudaEvent,
-    pub(super) geometry: AttentionGeometry,
-    /// Rows that the image is padded to where no pass says otherwise.
     rows: usize,
 }
 
 impl Step {
     pub(super) fn new(gpu: &Gpu, limits: &StepLimits, geometry: AttentionGeometry) -> Result<Self, BackendError> {
-        let layout = StepLayout::new(StepCapacity::new(limits, &geometry));
-        let memory =
-            Allocation::zeroed(&gpu.stream, &gpu.account, layout.bytes(), Purpose::Workspace, "allocate_step")?;
-        let copied = gpu.context.new_event(None).map_err(|error| backend_error("allocate_step", error))?;
-        let staging = Pinned::new(&gpu.context, layout.bytes())?;
-        let addresses = layout.addresses(memory.pointer());
-        let image = StepImage::new(layout, geometry);
-        Ok(Self { image, addresses, _memory: memory, staging, copied, geometry, rows: limits.rows })
+        let close = StepLimits { rows: limits.rows.min(FEW_ROWS), ..*limits };
+        let wide = (limits.rows > FEW_ROWS).then(|| Place::new(gpu, limits, geometry)).transpose()?;
+        Ok(Self { close: Place::new(gpu, &close, geometry)?, wide, is_wide: false, geometry })
+    }
+
+    fn place(&self) -> &Place {
+        self.wide.as_ref().filter(|_| self.is_wide).unwrap_or(&self.close)
     }
 
     pub(super) fn addresses(&self) -> &StepAddresses {
-        &self.addresses
+        &self.place().addresses
     }
 
     /// Work items of attention that does not split the context.
     pub(super) fn whole_items(&self) -> usize {
-        self.image.whole_items()
+        self.place().image.whole_items()
     }
 
     /// Copies `input`. Rows up to `padded` that it does not have are marked as padding.
@@ -49,6 +59,25 @@ impl Step {
         input: &StepInput,
         padded: usize,
     ) -> Result<(), BackendError> {
+        self.is_wide = self.wide.is_some() && input.rows() > self.close.rows;
+        let place = self.wide.as_mut().filter(|_| self.is_wide).unwrap_or(&mut self.close);
+        place.upload(stream, input, padded)
+    }
+}
+
+impl Place {
+    fn new(gpu: &Gpu, limits: &StepLimits, geometry: AttentionGeometry) -> Result<Self, BackendError> {
+        let (stream, account) = (&gpu.stream, &gpu.account);
+        let layout = StepLayout::new(StepCapacity::new(limits, &geometry));
+        let memory = Allocation::zeroed(stream, account, layout.bytes(), Purpose::Workspace, "allocate_step")?;
+        let copied = gpu.context.new_event(None).map_err(|error| backend_error("allocate_step", error))?;
+        let staging = Pinned::new(&gpu.context, layout.bytes())?;
+        let addresses = layout.addresses(memory.pointer());
+        let image = StepImage::new(layout, geometry);
+        Ok(Self { image, addresses, _memory: memory, staging, copied, rows: limits.rows })
+    }
+
+    fn upload(&mut self, stream: &Arc<CudaStream>, input: &StepInput, padded: usize) -> Result<(), BackendError> {
         self.image.fill(input, padded.min(self.rows))?;
         let words: &[u8] = bytemuck::cast_slice(self.image.words());
         self.copied.synchronize().map_err(|error| backend_error("upload", error))?;
