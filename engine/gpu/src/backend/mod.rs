@@ -15,7 +15,7 @@ use engine::plan::KernelTarget;
 use engine::types::Phase;
 
 use crate::device::{Allocation, Gpu, MemoryReport, Pinned, Products, Purpose, Recordings, Uploader};
-use crate::kernels::{KernelSet, Launcher};
+use crate::kernels::{KernelSet, Launcher, PREFERRED_PRODUCT_ROWS};
 use pending::{NormCall, Pending, RotateCall, adjacent};
 use rooms::{AttentionRoom, Choices};
 
@@ -23,9 +23,8 @@ pub use ready::KernelStore;
 pub use step::Step;
 pub use types::{Absent, Buffer, Cache, Element, Matrix, Rope, Vector};
 
-/// Most rows of activations that our own products take. More go to cuBLASLt: at 32 rows all products of an 8B step took
-/// it 4.1 ms and ours 7 ms on an H200, at 8 rows ours are as fast and take bias and activation along.
-const SMALL_ROWS: usize = 8;
+/// Most rows of activations that our own products take; more go to cuBLASLt.
+const SMALL_ROWS: usize = PREFERRED_PRODUCT_ROWS as usize;
 /// Row counts of recorded decode passes; above them, every multiple of the last one.
 const RECORDED_ROWS: [usize; 9] = [1, 2, 4, 8, 16, 24, 32, 48, 64];
 /// Most rows that [`Backend::choose`] chooses for.
