@@ -12,7 +12,7 @@ launcher=()
 
 end_servers() {
     for server in "${servers[@]}"; do
-        kill -TERM "$server" 2>/dev/null && wait "$server" 2>/dev/null
+        kill -TERM "$server" 2>/dev/null && wait "$server" 2>/dev/null || true
     done
 }
 trap end_servers EXIT
