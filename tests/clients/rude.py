@@ -1,6 +1,6 @@
 """A thousand rude clients: they hang up, break off streams, send rubbish, and read slowly.
 
-usage: rude.py URL [REQUESTS [SEED]]      default: 1000 requests, seed 1
+usage: rude.py URL [REQUESTS [SEED [PREEMPTIONS]]]      default: 1000 requests, seed 1, no preemption expected
 
 Afterwards nothing may run or wait, no page of the cache may be lost, and the answers must be those of before. Every
 whole answer amid the storm must be that of before, too. A seed fixes what each client does, not when.
@@ -17,10 +17,11 @@ from urllib.parse import urlsplit
 URL = sys.argv[1]
 REQUESTS = int(sys.argv[2]) if len(sys.argv) > 2 else 1000
 SEED = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+PREEMPTIONS = int(sys.argv[4]) if len(sys.argv) > 4 else 0
 AT_ONCE = 48
 CHAT = "/v1/chat/completions"
 HOST, PORT = urlsplit(URL).hostname, urlsplit(URL).port
-QUESTIONS = ["What is the capital of France?", "Name three fruits.", "Why is the sky blue?", "Say hello.", "Count to ten."]
+QUESTIONS = ["What is the capital of France?", "Name three fruits.", "Why is the sky blue?", "Say hello.", "Count to 9."]
 
 
 def get(path):
@@ -34,6 +35,11 @@ MODEL = json.loads(get("/v1/models"))["data"][0]["id"]
 def question(text, **more):
     messages = [{"role": "user", "content": text}]
     return {"model": MODEL, "messages": messages, "max_tokens": 12, "temperature": 0, **more}
+
+
+def long(text):
+    """Four pages of the cache beside the prompt's, whatever the model wants to say."""
+    return question(text, max_tokens=64, ignore_eos=True)
 
 
 class Connection:
@@ -133,7 +139,8 @@ async def half(dice, _):
 
 
 async def slow(dice, known):
-    text, expected = dice.choice(list(known.items()))
+    text = dice.choice(QUESTIONS)
+    expected, _ = known[text]
     events = await ask(question(text, stream=True), pause=0.005)
     lines = [line[6:] for line in events.splitlines() if line.startswith("data: ")]
     if lines.pop() != "[DONE]":
@@ -144,15 +151,27 @@ async def slow(dice, known):
 
 
 async def polite(dice, known):
-    text, expected = dice.choice(list(known.items()))
-    count = dice.randint(1, 3)
-    got = await answers(question(text, n=count))
-    if got != [expected] * count:
-        sys.exit(f"{text!r} amid the storm: {got}, before: {expected!r}")
+    text, count = dice.choice(QUESTIONS), dice.randint(1, 3)
+    same(text, await answers(question(text, n=count)), [known[text][0]] * count)
+
+
+async def patient(dice, known):
+    text = dice.choice(QUESTIONS)
+    same(text, await answers(long(text)), [known[text][1]])
+
+
+def same(text, got, expected):
+    if got != expected:
+        sys.exit(f"{text!r} now: {got}, before the storm: {expected}")
+
+
+async def all_answers():
+    """The short and the long answer to each question, asked one at a time."""
+    return {text: (await answers(question(text)) + await answers(long(text))) for text in QUESTIONS}
 
 
 async def storm(known):
-    places, kinds = asyncio.Semaphore(AT_ONCE), [hang_up, break_off, rubbish, half, slow, polite]
+    places, kinds = asyncio.Semaphore(AT_ONCE), [hang_up, break_off, rubbish, half, slow, polite, patient]
     counts = {kind.__name__: 0 for kind in kinds}
 
     async def client(number):
@@ -195,16 +214,18 @@ async def fill_the_cache():
 
 
 async def main():
-    known = {text: (await answers(question(text)))[0] for text in QUESTIONS}
+    known = await all_answers()
     counts = await storm(known)
     await settle()
-    for text, expected in known.items():
-        if (got := await answers(question(text))) != [expected]:
-            sys.exit(f"{text!r} after the storm: {got}, before: {expected!r}")
+    for text, answer in (await all_answers()).items():
+        same(text, answer, known[text])
+    preempted = level("num_preemptions_total")
+    if preempted < PREEMPTIONS:
+        sys.exit(f"{preempted:.0f} sequences gave up their pages, expected at least {PREEMPTIONS}")
     filled = await fill_the_cache()
     await settle()
     kinds = ", ".join(f"{count} {name}" for name, count in counts.items())
-    print(f"rude: {REQUESTS} requests (seed {SEED}: {kinds}), {level('num_preemptions_total'):.0f} preemptions;")
+    print(f"rude: {REQUESTS} requests (seed {SEED}: {kinds}), {preempted:.0f} preemptions;")
     print(f"nothing runs or waits, no page is held, {filled}, and the answers are those of before")
 
 
