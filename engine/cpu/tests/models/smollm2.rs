@@ -1,7 +1,7 @@
 //! SmolLM2-135M-Instruct in Q4_1, the model of `archway demo`, against what llama.cpp says and what its dequantised
 //! weights say in float64 (`tests/golden/smollm2`). Needs the model, so it stands behind a feature:
 //!
-//!     archway demo && cargo test -p engine-cpu --features real-model --test models smollm2
+//!     archway demo && cargo test --workspace --features engine-cpu/real-model --test models smollm2
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
