@@ -7,7 +7,7 @@ use semver::Version;
 
 use super::literal::Literal;
 use super::pep440;
-use super::python::{Source, SourceError};
+use super::python::{self, Source, SourceError};
 
 /// An installed copy.
 #[derive(Clone, Debug)]
@@ -71,7 +71,9 @@ fn registered(root: &Path, project: PatchProject) -> Result<Option<String>, Rele
         let Some(name) = name.to_str().filter(|name| name.starts_with(&prefix) && name.ends_with(".dist-info")) else {
             continue;
         };
-        let Ok(text) = std::fs::read_to_string(root.join(name).join("METADATA")) else { continue };
+        // A plain file of bounded size inside the tree; anything else says nothing about a version.
+        let Ok((_, bytes)) = python::read(root, &format!("{name}/METADATA")) else { continue };
+        let text = String::from_utf8_lossy(&bytes);
         let field = |key: &str| {
             let head = text.lines().take_while(|line| !line.trim().is_empty());
             head.filter_map(|line| line.split_once(':')).find(|(name, _)| *name == key).map(|(_, value)| value.trim())

@@ -1,7 +1,9 @@
 //! Edits that are written: what changed, what did not, and what Python makes of it.
 
-use super::installation::{COMMON, COMMUNICATOR, GUARDED, Installation, SIZES, SYMM, UNGUARDED, UTILS};
-use crate::patch::{Options, Status, Verdict, carry_out};
+use super::installation::{
+    COMMON, COMMUNICATOR, GUARDED, Installation, SIZES, SYMM, UNGUARDED, UTILS, embedded, measured_card,
+};
+use crate::patch::{Options, Status, Verdict, carry_out, check, plan};
 
 pub const SIZES_ID: &str = "sglang-symm-mem-max-sizes";
 const MULTIMEM_ID: &str = "sglang-multimem-world-sizes";
@@ -137,4 +139,19 @@ fn a_hard_link_elsewhere_keeps_the_original() {
     carry_out(&it.release(), &it.plan("b200", &Options::default()).unwrap()).unwrap();
     assert_ne!(it.text(UTILS), SIZES);
     assert_eq!(std::fs::read_to_string(cached).unwrap(), SIZES);
+}
+
+#[test]
+fn a_measured_value_corrects_theirs_and_nothing_else() {
+    let it = Installation::new("0.5.15", GUARDED);
+    let card = measured_card("h200", "1536KiB");
+    let report = check(&it.release(), &card, &embedded()).unwrap();
+    let sizes = report.findings.iter().find(|it| it.id == SIZES_ID).unwrap();
+    assert_eq!(sizes.status, Status::Differs, "{sizes:?}");
+    let plan = plan(&it.release(), &card, &embedded(), &Options::default()).unwrap();
+    carry_out(&it.release(), &plan).unwrap();
+    assert_eq!(it.text(UTILS), SIZES.replace("2: 64 * MiB", "2: 1572864"));
+    assert_eq!(it.python(READ_SIZES), "{9: {2: 1572864, 4: 524288}}");
+    let report = check(&it.release(), &card, &embedded()).unwrap();
+    assert_eq!(report.findings.iter().find(|it| it.id == SIZES_ID).unwrap().status, Status::Covered);
 }

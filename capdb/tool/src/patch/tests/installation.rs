@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use capdb::database::Database;
+use capdb::load::TextFile;
 use capdb::record::{PatchProject, PatchRecord};
 
 use crate::patch::{Card, Finding, Options, Plan, PlanError, Release, Report, check, plan, records};
@@ -96,6 +97,16 @@ impl Installation {
         assert!(output.status.success(), "{code}\n{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
+}
+
+/// The card of a machine where somebody measured a limit of symmetric memory for two ranks.
+pub fn measured_card(gpu: &str, limit: &str) -> Card {
+    let text = format!(
+        "schema: overlay/1\napplies_to: {gpu}\nallreduce:\n  symmetric_memory:\n    max_message: {{2: {limit}}}\n    \
+         evidence: {{kind: measured, source: h200-baselines}}\n"
+    );
+    let file = TextFile { path: "site.yaml".to_owned(), relative: "site.yaml".to_owned(), bytes: text.into_bytes() };
+    Card::new(&Database::embedded().with_overlay(file).unwrap(), gpu).unwrap()
 }
 
 pub fn card(gpu: &str) -> Card {

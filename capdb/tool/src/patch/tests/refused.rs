@@ -1,12 +1,15 @@
 //! What is not edited, and why.
 
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
+use capdb::record::PatchProject;
+
 use super::applied::SIZES_ID;
 use super::installation::{COMMUNICATOR, GUARDED, Installation, SYMM, UNGUARDED, UTILS};
-use crate::patch::{Options, Plan, PlanError, Verdict, WriteError, carry_out, would_be_refused};
+use crate::patch::{Options, Plan, PlanError, Release, ReleaseError, Verdict, WriteError, carry_out, would_be_refused};
 
 fn why(plan: &Plan, id: &str) -> String {
     let step = plan.steps.iter().find(|step| step.id == id).unwrap();
@@ -123,4 +126,70 @@ fn a_file_that_changes_after_the_plan_is_left_alone() {
     let after = it.files();
     assert!(before.iter().all(|(path, bytes)| after.get(path) == Some(bytes)));
     assert!(!after.keys().any(|path| path.ends_with("receipt.json")), "{:?}", after.keys());
+}
+
+#[test]
+fn a_process_with_a_native_module_of_the_package_mapped_is_not_disturbed() {
+    let it = Installation::new("0.5.15", GUARDED);
+    let plan = it.plan("b200", &Options::default()).unwrap();
+    it.write("sglang/kernels.so", b"not really one");
+    let code = "import mmap, time; file = open('sglang/kernels.so', 'rb'); held = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ); \
+        file.close(); print('ready', flush=True); time.sleep(60)";
+    let mut server = Command::new("python3")
+        .args(["-c", code])
+        .current_dir(it.path())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("python3 runs");
+    let mut ready = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    let before = it.files();
+    let refused = carry_out(&it.release(), &plan);
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let said = refused.unwrap_err().to_string();
+    assert!(said.contains(&format!("process {}", server.id())) && said.contains("kernels.so mapped"), "{said}");
+    assert_eq!(it.files(), before);
+    assert!(carry_out(&it.release(), &plan).unwrap().written, "the process is gone");
+}
+
+#[test]
+fn two_at_a_time_are_one_too_many() {
+    let it = Installation::new("0.5.15", GUARDED);
+    let plan = it.plan("b200", &Options::default()).unwrap();
+    let folder = it.path().join(crate::patch::FOLDER);
+    fs::create_dir(&folder).unwrap();
+    let lock = File::create(folder.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let before = it.files();
+    assert!(matches!(carry_out(&it.release(), &plan), Err(WriteError::Locked(_))));
+    assert_eq!(it.files(), before);
+    drop(lock);
+    assert!(carry_out(&it.release(), &plan).unwrap().written);
+}
+
+#[test]
+fn what_fails_half_way_is_taken_back() {
+    let it = Installation::new("0.5.15", GUARDED);
+    let before = it.files();
+    let mut plan = it.plan("b200", &Options::default()).unwrap();
+    // The same file twice: after the first edit it is no longer what the second one was made for.
+    plan.files = vec![plan.files[0].clone(), plan.files[0].clone()];
+    assert!(matches!(carry_out(&it.release(), &plan), Err(WriteError::ChangedMeanwhile(_))));
+    let after = it.files();
+    let left: Vec<&String> = after.keys().filter(|path| !before.contains_key(*path)).collect();
+    assert!(before.iter().all(|(path, bytes)| after.get(path) == Some(bytes)), "{left:?}");
+    assert!(!left.iter().any(|path| path.contains("receipt")), "{left:?}");
+}
+
+#[test]
+fn a_version_file_that_is_none_hangs_nobody() {
+    let it = Installation::new("0.5.15", GUARDED);
+    let metadata = it.path().join("sglang-1.dist-info/METADATA");
+    fs::remove_file(&metadata).unwrap();
+    assert!(Command::new("mkfifo").arg(&metadata).status().unwrap().success());
+    assert!(matches!(Release::find(PatchProject::Sglang, it.path()), Err(ReleaseError::NoVersion { .. })));
+    fs::remove_file(&metadata).unwrap();
+    fs::write(&metadata, vec![b'x'; 5 << 20]).unwrap();
+    assert!(matches!(Release::find(PatchProject::Sglang, it.path()), Err(ReleaseError::NoVersion { .. })));
 }
