@@ -46,7 +46,7 @@ impl Gpus {
         let database = open_database(options.capdb.as_deref().map(Path::new))?;
         let survey = survey(&feature_attributes(&database));
         if let Some(problem) = &survey.problem {
-            bail!("--device cuda: {problem}; --device cpu works without a GPU");
+            bail!("--device cuda: {problem}");
         }
         let ranks = options.tensor_parallel_size.unwrap_or(1).max(1) as usize;
         ensure!(

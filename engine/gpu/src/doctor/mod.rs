@@ -58,7 +58,10 @@ pub fn survey(features: &[(String, String)]) -> Survey {
     let libraries = Library::ALL.map(report).to_vec();
     let driver = require(Library::Driver).ok().and_then(|found| driver_version(&found.path));
     let (devices, problem) = match devices(features, driver.as_deref()) {
-        Ok(devices) if devices.is_empty() => (devices, Some("the driver sees no GPU".to_owned())),
+        Ok(devices) if devices.is_empty() => (
+            devices,
+            Some("the driver sees no GPU; CUDA_VISIBLE_DEVICES may hide some, and --device cpu works".to_owned()),
+        ),
         Ok(devices) => (devices, None),
         Err(problem) => (Vec::new(), Some(problem)),
     };
