@@ -2,6 +2,7 @@
 //
 // `attend_split` takes few rows and splits the context over warps and blocks; the block that finishes a row last puts
 // the parts together, in the order of the parts. `attend_whole` takes many rows, one tile of pairs per warp.
+#include "reduce.cuh"
 #include "tile.cuh"
 
 constexpr u32 WARPS = 4;
@@ -65,8 +66,11 @@ __device__ __forceinline__ bf16* output_of(
 // score, and the sum of weights.
 constexpr u32 PART = HEAD + 2;
 
-// `[WARPS][PAIRS][PART]`
-extern __shared__ float shared_parts[];
+// Pages that a warp, or the block, has under way or in work. The twin of `STAGES` in src/kernels/attention.rs.
+constexpr u32 STAGES = 3;
+
+// Rings of pages; when they are done with, the parts: `[WARPS][PAIRS][PART]`.
+extern __shared__ __align__(128) float shared_parts[];
 
 // The warps' parts of pair `pair`, put together: factor of each, the largest score and the sum of weights.
 __device__ __forceinline__ float combine_warps(u32 pair, float (&factors)[WARPS], float& sum) {
@@ -104,8 +108,56 @@ __device__ __forceinline__ void write_part(const WarpTile& tile) {
     }
 }
 
-// The last block of a row reads all its parts from the workspace and writes the row.
-__device__ __forceinline__ void combine_blocks(
+// The last block of a row reads all its parts from the workspace and writes the row. For few pairs: a warp per pair; a
+// lane knows the factor of one part of 32, and eight parts are under way together.
+__device__ __forceinline__ void combine_few(
+    const AttentionArguments& a, const StepSegment& segment, const AttentionItem& item, const Bundle& bundle) {
+    constexpr u32 UNITS = HEAD / 2 / WARP + (HEAD / 2 % WARP != 0 ? 1 : 0);
+    u32 lane = threadIdx.x % WARP;
+    u64 stride = static_cast<u64>(gridDim.y) * PAIRS * PART;
+    const float* first = a.workspace + (static_cast<u64>(item.place) * gridDim.y + blockIdx.y) * PAIRS * PART;
+    for (u32 index = threadIdx.x / WARP; index < item.rows * bundle.count; index += WARPS) {
+        const float* parts = first + index * PART;
+        float largest = NEGATIVE_INFINITY, sum = 0.0f;
+        for (u32 part = lane; part < item.parts; part += WARP) {
+            largest = fmaxf(largest, __ldcg(parts + part * stride + HEAD));
+        }
+        largest = warp_max(largest);
+        float base = largest == NEGATIVE_INFINITY ? 0.0f : largest;
+        float2 sums[UNITS] = {};
+        for (u32 chunk = 0; chunk < item.parts; chunk += WARP) {
+            u32 left = item.parts - chunk, here = left < WARP ? left : WARP;
+            const float* from = parts + chunk * stride;
+            float factor = lane < here ? exp2f(__ldcg(from + lane * stride + HEAD) - base) : 0.0f;
+            sum += lane < here ? factor * __ldcg(from + lane * stride + HEAD + 1) : 0.0f;
+#pragma unroll 8
+            for (u32 part = 0; part < here; ++part) {
+                float mine = __shfl_sync(ALL_LANES, factor, part);
+#pragma unroll
+                for (u32 unit = 0; unit < UNITS; ++unit) {
+                    u32 place = unit * WARP + lane;
+                    if (HEAD / 2 % WARP == 0 || place < HEAD / 2) {
+                        float2 value = __ldcg(reinterpret_cast<const float2*>(from + part * stride) + place);
+                        sums[unit].x += mine * value.x;
+                        sums[unit].y += mine * value.y;
+                    }
+                }
+            }
+        }
+        float inverse = 1.0f / warp_sum(sum);
+        bf16* output = output_of(a, segment, Pair(bundle, item.first_row, item.rows, index));
+#pragma unroll
+        for (u32 unit = 0; unit < UNITS; ++unit) {
+            u32 place = unit * WARP + lane;
+            if (HEAD / 2 % WARP == 0 || place < HEAD / 2) {
+                store_output(output, 2 * place, a.width, sums[unit].x * inverse, sums[unit].y * inverse);
+            }
+        }
+    }
+}
+
+// The same for many pairs: eight threads per pair.
+__device__ __forceinline__ void combine_many(
     const AttentionArguments& a, const StepSegment& segment, const AttentionItem& item, const Bundle& bundle) {
     u64 stride = static_cast<u64>(gridDim.y) * PAIRS * PART;
     const float* first = a.workspace + (static_cast<u64>(item.place) * gridDim.y + blockIdx.y) * PAIRS * PART;
@@ -183,25 +235,28 @@ __device__ __forceinline__ void combine_and_store(
 
 extern "C" __global__ void __launch_bounds__(WARPS* WARP, 2) attend_split(AttentionArguments a) {
     let_next_start();
-    wait_for_previous();
-    if (blockIdx.x >= a.counts->split_items) {
+    Bundle bundle(a, blockIdx.y);
+    // The step's arrays were written before the first kernel.
+    if (blockIdx.x >= a.counts->split_items || bundle.count == 0) {
+        wait_for_previous();
         return;
     }
     AttentionItem item = a.items[blockIdx.x];
     StepSegment segment = a.segments[item.segment];
-    Bundle bundle(a, blockIdx.y);
-    if (bundle.count == 0) {
-        return;
-    }
     u32 warp = threadIdx.x / WARP, group = threadIdx.x % WARP / 4;
     Pair pairs[2] = {
         Pair(bundle, item.first_row, item.rows, group), Pair(bundle, item.first_row, item.rows, group + 8)};
     Sight sight = sight_of(a, segment, pairs);
     WarpTile tile;
-    load_tile(tile, a, segment, pairs);
     const u32* pages = a.pages + segment.first_page;
-    walk(tile, a, sight, pages, bundle.cached, item.begin / PAGE + warp, ceiling_divide(item.end, PAGE), WARPS);
+    u32 from = item.begin / PAGE + warp, to = ceiling_divide(item.end, PAGE);
+    u32 first_page = from < to ? pages[from] : 0;
+    wait_for_previous();
+    load_tile(tile, a, segment, pairs);
+    bf16* ring = reinterpret_cast<bf16*>(shared_parts) + warp * STAGES * 2 * PAGE_ELEMENTS;
+    walk<WARP, STAGES>(tile, a, sight, pages, bundle.cached, first_page, from, to, WARPS, to, ring);
     finish_sums(tile);
+    __syncthreads();
     write_part(tile);
     __syncthreads();
     combine_and_store(a, segment, item, bundle);
@@ -221,7 +276,11 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, 2) attend_split(Attent
     __syncthreads();
     if (last) {
         __threadfence();
-        combine_blocks(a, segment, item, bundle);
+        if (item.rows * bundle.count <= WARPS) {
+            combine_few(a, segment, item, bundle);
+        } else {
+            combine_many(a, segment, item, bundle);
+        }
     }
 }
 
@@ -237,18 +296,22 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, 2) attend_whole(Attent
     Bundle bundle(a, blockIdx.y);
     u32 warp = threadIdx.x / WARP, group = threadIdx.x % WARP / 4;
     u32 most = PAIRS / (a.group < PAIRS ? a.group : PAIRS), skipped = warp * most;
-    if (bundle.count == 0 || skipped >= item.rows) {
+    if (bundle.count == 0) {
         return;
     }
-    u32 first_row = item.first_row + skipped, rows = item.rows - skipped < most ? item.rows - skipped : most;
+    // A warp without rows helps to bring the pages.
+    u32 first_row = item.first_row + skipped, left = item.rows > skipped ? item.rows - skipped : 0;
+    u32 rows = left < most ? left : most;
     Pair pairs[2] = {Pair(bundle, first_row, rows, group), Pair(bundle, first_row, rows, group + 8)};
     Sight sight = sight_of(a, segment, pairs);
     WarpTile tile;
     load_tile(tile, a, segment, pairs);
     const u32* pages = a.pages + segment.first_page;
     bool tree = segment.committed != NONE;
-    u32 end = tree ? item.end : segment.start + first_row + rows;
-    walk(tile, a, sight, pages, bundle.cached, 0, ceiling_divide(end, PAGE), 1);
+    u32 end = rows == 0 ? 0 : tree ? item.end : segment.start + first_row + rows, to = ceiling_divide(item.end, PAGE);
+    bf16* ring = reinterpret_cast<bf16*>(shared_parts);
+    walk<WARPS * WARP, STAGES>(
+        tile, a, sight, pages, bundle.cached, pages[0], 0, to, 1, ceiling_divide(end, PAGE), ring);
     finish_sums(tile);
 #pragma unroll
     for (u32 i = 0; i < 4; ++i) {

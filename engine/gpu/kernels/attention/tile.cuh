@@ -1,8 +1,8 @@
 // One warp's part of attention: up to 16 pairs of (row, query head) that read the same cached head, against pages of 16
 // positions, with an online softmax (Milakov and Gimelshein 2018; FlashAttention-2, Dao 2023).
 //
-// Keys and values go from device memory to registers in the shape that the tensor cores read; nothing passes through
-// shared memory. See matrix.cuh for who holds what.
+// Pages come to shared memory by asynchronous copies, some ahead of the one that is worked on, and from there to registers
+// in the shape that the tensor cores read. See matrix.cuh for who holds what.
 #pragma once
 
 #include "matrix.cuh"
@@ -12,9 +12,8 @@
 constexpr u32 HEAD = ARCHWAY_HEAD;
 static_assert(HEAD % 16 == 0, "the cache pads heads to 16");
 
-// Pairs of a warp, and pairs of a 32-bit word's two elements in each lane's share of a position.
+// Pairs of a warp, and 32-bit words of values in a lane's share of a position.
 constexpr u32 PAIRS = 16;
-constexpr u32 KEY_WORDS = HEAD / 8;
 constexpr u32 VALUE_WORDS = HEAD / 16;
 
 struct AttentionArguments {
@@ -140,74 +139,104 @@ __device__ __forceinline__ void load_queries(WarpTile& tile, const bf16* const (
     }
 }
 
-// Keys of a page: this lane's share of positions `g` and `g + 8`.
-__device__ __forceinline__ void load_keys(u32 (&keys)[2][KEY_WORDS], const bf16* page) {
-    u32 group = threadIdx.x % WARP / 4, place = threadIdx.x % 4;
-#pragma unroll
-    for (u32 half = 0; half < 2; ++half) {
-        const bf16* from = page + (8 * half + group) * HEAD;
-#pragma unroll
-        for (u32 block = 0; block < HEAD / 32; ++block) {
-            Vector16 vector = load16(from + 32 * block + 8 * place);
-#pragma unroll
-            for (u32 i = 0; i < 4; ++i) {
-                keys[half][4 * block + i] = vector.words[i];
-            }
-        }
-        if constexpr (HEAD % 32 != 0) {
-            Vector8 vector = *reinterpret_cast<const Vector8*>(from + HEAD / 32 * 32 + 4 * place);
-            keys[half][HEAD / 32 * 4] = vector.words[0];
-            keys[half][HEAD / 32 * 4 + 1] = vector.words[1];
-        }
+// Sixteen bytes of a row, and how many there are.
+constexpr u32 CHUNK = 8;
+constexpr u32 CHUNKS = HEAD / CHUNK;
+// Elements of a page's keys; as many values follow them.
+constexpr u32 PAGE_ELEMENTS = PAGE * HEAD;
+
+// Where element `dimension` of a row lies in the row of a page in shared memory. Chunks change places by row, so that
+// what a quarter of a warp reads together lies in different banks, keys (two rows, four chunks) as well as values (four
+// rows, two chunks).
+__device__ __forceinline__ u32 swizzled(u32 row, u32 dimension) {
+    if constexpr (CHUNKS % 8 == 0) {
+        u32 by = (row / 2 % 4 * 2) ^ (row % 2 * 4);
+        return dimension ^ by * CHUNK;
+    } else {
+        return dimension;
     }
 }
 
-// Values of a page: this lane's share of positions 2t, 2t + 1, 2t + 8, 2t + 9. Positions at and after `written` count
-// as zero: what lies there may be no number.
-__device__ __forceinline__ void load_values(u32 (&values)[4][VALUE_WORDS], const bf16* page, u32 written) {
-    u32 group = threadIdx.x % WARP / 4, place = threadIdx.x % 4;
+__device__ __forceinline__ void copy_async(bf16* to, const bf16* from, bool valid) {
+    u32 address = static_cast<u32>(__cvta_generic_to_shared(to)), bytes = valid ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(bytes) : "memory");
+}
+
+__device__ __forceinline__ void commit_copies() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// Waits until at most `LEFT` groups of this thread's copies are under way.
+template <u32 LEFT>
+__device__ __forceinline__ void await_copies() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+
+// Threads that share a ring of pages: a warp, or the block.
+template <u32 THREADS>
+__device__ __forceinline__ void meet() {
+    if constexpr (THREADS == WARP) {
+        __syncwarp();
+    } else {
+        __syncthreads();
+    }
+}
+
+// Orders a page's keys and values. Values at and after `written` become zero: what lies there may be no number.
+template <u32 THREADS>
+__device__ __forceinline__ void order_page(bf16* to, const bf16* keys, const bf16* values, u32 written) {
 #pragma unroll
-    for (u32 which = 0; which < 4; ++which) {
-        u32 position = 2 * place + which % 2 + which / 2 * 8;
-        const bf16* from = page + position * HEAD;
-        bool valid = position < written;
-#pragma unroll
-        for (u32 block = 0; block < HEAD / 64; ++block) {
-            Vector16 vector = {};
-            if (valid) {
-                vector = load16(from + 64 * block + 8 * group);
-            }
-#pragma unroll
-            for (u32 i = 0; i < 4; ++i) {
-                values[which][4 * block + i] = vector.words[i];
-            }
+    for (u32 i = 0; i < ceiling_divide(PAGE * CHUNKS, THREADS); ++i) {
+        u32 index = i * THREADS + threadIdx.x % THREADS;
+        if (PAGE * CHUNKS % THREADS != 0 && index >= PAGE * CHUNKS) {
+            break;
         }
-        constexpr u32 REST = HEAD % 64, BASE = HEAD / 64 * 64, WORD = HEAD / 64 * 4;
-        if constexpr (REST >= 32) {
-            Vector8 vector = {};
-            if (valid) {
-                vector = *reinterpret_cast<const Vector8*>(from + BASE + 4 * group);
-            }
-            values[which][WORD] = vector.words[0];
-            values[which][WORD + 1] = vector.words[1];
-        }
-        if constexpr (REST % 32 != 0) {
-            constexpr u32 SKIP = REST >= 32 ? 32 : 0;
-            values[which][WORD + SKIP / 16] =
-                valid ? *reinterpret_cast<const u32*>(from + BASE + SKIP + 2 * group) : 0;
-        }
+        u32 row = index / CHUNKS, dimension = index % CHUNKS * CHUNK, place = row * HEAD + swizzled(row, dimension);
+        copy_async(to + place, keys + row * HEAD + dimension, true);
+        copy_async(to + PAGE_ELEMENTS + place, values + row * HEAD + dimension, row < written);
+    }
+}
+
+template <typename Word>
+__device__ __forceinline__ Word read_shared(const bf16* page, u32 row, u32 dimension) {
+    // A word lies within a chunk.
+    u32 within = dimension % CHUNK;
+    return *reinterpret_cast<const Word*>(page + row * HEAD + swizzled(row, dimension - within) + within);
+}
+
+// Values of a page: word `word` of this lane's share of position `position`, see `dimension_of`.
+template <u32 WORDS>
+__device__ __forceinline__ void read_values(u32 (&words)[WORDS], const bf16* page, u32 position, u32 dimension) {
+    if constexpr (WORDS == 4) {
+        Vector16 vector = read_shared<Vector16>(page, position, dimension);
+        words[0] = vector.words[0], words[1] = vector.words[1], words[2] = vector.words[2], words[3] = vector.words[3];
+    } else if constexpr (WORDS == 2) {
+        Vector8 vector = read_shared<Vector8>(page, position, dimension);
+        words[0] = vector.words[0], words[1] = vector.words[1];
+    } else {
+        words[0] = read_shared<u32>(page, position, dimension);
     }
 }
 
 // Scores of the page, masked and times the scale: `weights[half]` are positions 8 * half + 2t and the next.
 __device__ __forceinline__ void score(
-    Sums (&scores)[2], const WarpTile& tile, const u32 (&keys)[2][KEY_WORDS], const Sight& sight, u32 first, float scale) {
+    Sums (&scores)[2], const WarpTile& tile, const bf16* keys, const Sight& sight, u32 first, float scale) {
+    u32 group = threadIdx.x % WARP / 4, place = threadIdx.x % 4;
     scores[0] = scores[1] = Sums{};
 #pragma unroll
-    for (u32 step = 0; step < HEAD / 16; ++step) {
+    for (u32 block = 0; block < HEAD / 32; ++block) {
 #pragma unroll
         for (u32 half = 0; half < 2; ++half) {
-            multiply_add(scores[half], tile.query[step], keys[half][2 * step], keys[half][2 * step + 1]);
+            Vector16 vector = read_shared<Vector16>(keys, 8 * half + group, 32 * block + 8 * place);
+            multiply_add(scores[half], tile.query[2 * block], vector.words[0], vector.words[1]);
+            multiply_add(scores[half], tile.query[2 * block + 1], vector.words[2], vector.words[3]);
+        }
+    }
+    if constexpr (HEAD % 32 != 0) {
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half) {
+            Vector8 vector = read_shared<Vector8>(keys, 8 * half + group, HEAD / 32 * 32 + 4 * place);
+            multiply_add(scores[half], tile.query[HEAD / 16 - 1], vector.words[0], vector.words[1]);
         }
     }
     bool masked = first + PAGE > sight.all;
@@ -222,8 +251,46 @@ __device__ __forceinline__ void score(
     }
 }
 
+// The part of a page's values in WORDS words from word FIRST on, whose columns are `WORDS * 2` dimensions apart.
+template <u32 FIRST, u32 WORDS>
+__device__ __forceinline__ void take_words(
+    WarpTile& tile, const LeftTile& weights, const float (&factor)[2], const bf16* values) {
+    u32 group = threadIdx.x % WARP / 4, place = threadIdx.x % 4;
+    u32 words[4][WORDS];
+#pragma unroll
+    for (u32 which = 0; which < 4; ++which) {
+        u32 position = 2 * place + which % 2 + which / 2 * 8;
+        read_values(words[which], values, position, dimension_of(FIRST, group));
+    }
+#pragma unroll
+    for (u32 word = 0; word < WORDS; ++word) {
+#pragma unroll
+        for (u32 odd = 0; odd < 2; ++odd) {
+            Sums& sums = tile.output[2 * (FIRST + word) + odd];
+#pragma unroll
+            for (u32 i = 0; i < 4; ++i) {
+                sums.values[i] *= factor[i / 2];
+            }
+            // The same dimension of two neighbouring positions in one word.
+            u32 selector = odd ? 0x7632u : 0x5410u;
+            u32 low = __byte_perm(words[0][word], words[1][word], selector);
+            u32 high = __byte_perm(words[2][word], words[3][word], selector);
+            multiply_add(sums, weights, low, high);
+        }
+    }
+}
+
+template <u32 BLOCK>
+__device__ __forceinline__ void take_blocks(
+    WarpTile& tile, const LeftTile& weights, const float (&factor)[2], const bf16* values) {
+    if constexpr (BLOCK < HEAD / 64) {
+        take_words<4 * BLOCK, 4>(tile, weights, factor, values);
+        take_blocks<BLOCK + 1>(tile, weights, factor, values);
+    }
+}
+
 // Turns scores into weights, and takes the page's values in.
-__device__ __forceinline__ void take_in(WarpTile& tile, Sums (&scores)[2], const u32 (&values)[4][VALUE_WORDS]) {
+__device__ __forceinline__ void take_in(WarpTile& tile, Sums (&scores)[2], const bf16* values) {
     float factor[2];
 #pragma unroll
     for (u32 which = 0; which < 2; ++which) {
@@ -257,49 +324,54 @@ __device__ __forceinline__ void take_in(WarpTile& tile, Sums (&scores)[2], const
         weights.pairs[2 * half] = to_pair(scores[half].values[0], scores[half].values[1]);
         weights.pairs[2 * half + 1] = to_pair(scores[half].values[2], scores[half].values[3]);
     }
-#pragma unroll
-    for (u32 word = 0; word < VALUE_WORDS; ++word) {
-#pragma unroll
-        for (u32 odd = 0; odd < 2; ++odd) {
-            Sums& sums = tile.output[2 * word + odd];
-#pragma unroll
-            for (u32 i = 0; i < 4; ++i) {
-                sums.values[i] *= factor[i / 2];
-            }
-            // The same dimension of two neighbouring positions in one word.
-            u32 selector = odd ? 0x7632u : 0x5410u;
-            u32 low = __byte_perm(values[0][word], values[1][word], selector);
-            u32 high = __byte_perm(values[2][word], values[3][word], selector);
-            multiply_add(sums, weights, low, high);
-        }
+    constexpr u32 WHOLE = HEAD / 64 * 4, REST = HEAD % 64;
+    take_blocks<0>(tile, weights, factor, values);
+    if constexpr (REST >= 32) {
+        take_words<WHOLE, 2>(tile, weights, factor, values);
+    }
+    if constexpr (REST % 32 != 0) {
+        take_words<WHOLE + REST / 32 * 2, 1>(tile, weights, factor, values);
     }
 }
 
-// The sequence's pages `from, from + step, …` below `to`.
+// The sequence's pages `from, from + step, …` below `to`, of which the first is page `first_page` of the cache. THREADS
+// threads bring them to a ring of STAGES pages of their own; this warp takes those below `mine` in.
+template <u32 THREADS, u32 STAGES>
 __device__ __forceinline__ void walk(
-    WarpTile& tile, const AttentionArguments& a, const Sight& sight, const u32* pages, u32 cached, u32 from, u32 to,
-    u32 step) {
-    if (from >= to) {
-        return;
+    WarpTile& tile, const AttentionArguments& a, const Sight& sight, const u32* pages, u32 cached, u32 first_page, u32 from,
+    u32 to, u32 step, u32 mine, bf16* ring) {
+    u64 stride = static_cast<u64>(a.cached_heads) * PAGE_ELEMENTS, head = static_cast<u64>(cached) * PAGE_ELEMENTS;
+    u32 next = from, next_page = first_page, order = 0;
+    auto order_next = [&]() {
+        if (next < to) {
+            u64 place = next_page * stride + head;
+            u32 written = sight.written > next * PAGE ? sight.written - next * PAGE : 0;
+            order_page<THREADS>(ring + order * 2 * PAGE_ELEMENTS, a.keys + place, a.values + place, written);
+            next += step;
+            next_page = next < to ? pages[next] : 0;
+            order = order + 1 == STAGES ? 0 : order + 1;
+        }
+        // An empty group where there is no page: the count of groups stays the same.
+        commit_copies();
+    };
+#pragma unroll
+    for (u32 stage = 0; stage + 1 < STAGES; ++stage) {
+        order_next();
     }
-    u64 stride = static_cast<u64>(a.cached_heads) * PAGE * HEAD, head = static_cast<u64>(cached) * PAGE * HEAD;
-    u32 keys[2][KEY_WORDS], values[4][VALUE_WORDS];
-    u64 place = pages[from] * stride + head;
-    load_keys(keys, a.keys + place);
-    load_values(values, a.values + place, sight.written - from * PAGE);
+    u32 taken = 0;
     for (u32 page = from; page < to; page += step) {
-        u32 next = page + step < to ? page + step : page;
-        u64 next_place = pages[next] * stride + head;
-        Sums scores[2];
-        score(scores, tile, keys, sight, page * PAGE, a.scale);
-        if (page + step < to) {
-            load_keys(keys, a.keys + next_place);
+        await_copies<STAGES - 2>();
+        meet<THREADS>();
+        order_next();
+        if (page < mine) {
+            const bf16* keys = ring + taken * 2 * PAGE_ELEMENTS;
+            Sums scores[2];
+            score(scores, tile, keys, sight, page * PAGE, a.scale);
+            take_in(tile, scores, keys + PAGE_ELEMENTS);
         }
-        take_in(tile, scores, values);
-        if (page + step < to) {
-            load_values(values, a.values + next_place, sight.written > next * PAGE ? sight.written - next * PAGE : 0);
-        }
+        taken = taken + 1 == STAGES ? 0 : taken + 1;
     }
+    await_copies<0>();
 }
 
 // Sums of weights over the four lanes of a group.

@@ -19,6 +19,14 @@ __device__ __forceinline__ u64 warp_sum(u64 value) {
     return value;
 }
 
+__device__ __forceinline__ float warp_max(float value) {
+#pragma unroll
+    for (u32 distance = WARP / 2; distance > 0; distance /= 2) {
+        value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, distance));
+    }
+    return value;
+}
+
 __device__ __forceinline__ u64 warp_max(u64 value) {
 #pragma unroll
     for (u32 distance = WARP / 2; distance > 0; distance /= 2) {

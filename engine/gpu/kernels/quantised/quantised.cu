@@ -21,33 +21,56 @@ struct QuantisedArguments {
 
 constexpr u32 WARPS = 4;
 constexpr u32 MOST_INPUTS = 8;
+// Columns that a warp takes at once, and how often it does before it waits for the kernel before it.
+constexpr u32 STEP = WARP * 8;
+constexpr u32 AHEAD = 3;
+
+template <u32 INPUTS>
+__device__ __forceinline__ void multiply_piece(
+    const QuantisedArguments& a, float (&sums)[INPUTS], const float (&weights)[8], u32 first, u32 column) {
+#pragma unroll
+    for (u32 i = 0; i < INPUTS; ++i) {
+        if (first + i < a.count) {
+            float values[8];
+            unpack(load16(a.input + static_cast<u64>(first + i) * a.columns + column), values);
+#pragma unroll
+            for (u32 k = 0; k < 8; ++k) {
+                sums[i] += weights[k] * values[k];
+            }
+        }
+    }
+}
 
 // An output per warp, for `INPUTS` rows of activations from `blockIdx.y * INPUTS` on.
 template <typename Format, u32 INPUTS>
 __device__ __forceinline__ void multiply(const QuantisedArguments& a) {
     let_next_start();
     u32 lane = threadIdx.x % WARP, output = blockIdx.x * WARPS + threadIdx.x / WARP, first = blockIdx.y * INPUTS;
+    const u8* row = a.weight + (output < a.outputs ? output : 0) * row_bytes<Format>(a.columns);
+    // Weights depend on no kernel.
+    float ahead[AHEAD][8];
+#pragma unroll
+    for (u32 i = 0; i < AHEAD; ++i) {
+        if (lane * 8 + i * STEP < a.columns) {
+            Format::read(row, lane * 8 + i * STEP, ahead[i]);
+        }
+    }
     wait_for_previous();
     if (output >= a.outputs) {
         return;
     }
-    const u8* row = a.weight + output * row_bytes<Format>(a.columns);
     float sums[INPUTS] = {};
+#pragma unroll
+    for (u32 i = 0; i < AHEAD; ++i) {
+        if (lane * 8 + i * STEP < a.columns) {
+            multiply_piece(a, sums, ahead[i], first, lane * 8 + i * STEP);
+        }
+    }
 #pragma unroll 2
-    for (u32 column = lane * 8; column < a.columns; column += WARP * 8) {
+    for (u32 column = lane * 8 + AHEAD * STEP; column < a.columns; column += STEP) {
         float weights[8];
         Format::read(row, column, weights);
-#pragma unroll
-        for (u32 i = 0; i < INPUTS; ++i) {
-            if (first + i < a.count) {
-                float values[8];
-                unpack(load16(a.input + static_cast<u64>(first + i) * a.columns + column), values);
-#pragma unroll
-                for (u32 k = 0; k < 8; ++k) {
-                    sums[i] += weights[k] * values[k];
-                }
-            }
-        }
+        multiply_piece(a, sums, weights, first, column);
     }
     float bias = a.bias != nullptr ? a.bias[output] : 0.0f;
 #pragma unroll

@@ -50,9 +50,11 @@ struct SampleArguments {
 
 constexpr u32 SAMPLE_THREADS = 1024;
 constexpr u32 SAMPLE_WARPS = SAMPLE_THREADS / WARP;
-// Tokens near the top that fit into shared memory, and down to which distance from the top they are collected.
+// Tokens near the top that fit into shared memory, and down to which distance from the top they are collected: the widest
+// first, and closer until they fit.
 constexpr u32 CANDIDATES = 4096;
-constexpr float CANDIDATE_BOUND = -14.0f;
+constexpr u32 BOUNDS = 3;
+constexpr float CANDIDATE_BOUNDS[BOUNDS] = {-24.0f, -14.0f, -8.0f};
 
 struct Candidate {
     u32 order;
@@ -61,7 +63,7 @@ struct Candidate {
 
 struct Shared {
     u64 scratch[SAMPLE_WARPS];
-    u32 count;
+    u32 counts[BOUNDS];
     u32 token;
     Candidate candidates[CANDIDATES];
 };
@@ -78,6 +80,27 @@ struct Row {
     __device__ __forceinline__ u64 weight(float logit) const { return fixed_point(likelihood(logit)); }
 };
 
+// Loads of a thread that are under way together.
+constexpr u32 UNDER_WAY = 8;
+
+// Visits the ids `first, first + step, …` below `end`, with their logits.
+template <typename Visit>
+__device__ __forceinline__ void each_logit(const float* logits, u32 first, u32 end, u32 step, Visit visit) {
+    for (u32 base = first; base < end; base += step * UNDER_WAY) {
+        float values[UNDER_WAY];
+#pragma unroll
+        for (u32 i = 0; i < UNDER_WAY; ++i) {
+            values[i] = base + i * step < end ? logits[base + i * step] : 0.0f;
+        }
+#pragma unroll
+        for (u32 i = 0; i < UNDER_WAY; ++i) {
+            if (base + i * step < end) {
+                visit(values[i], base + i * step);
+            }
+        }
+    }
+}
+
 // Tokens to look at: those near the top, or the whole row.
 struct Tokens {
     const Row& row;
@@ -92,9 +115,9 @@ struct Tokens {
                 visit(candidates[index].order, candidates[index].id);
             }
         } else {
-            for (u32 id = threadIdx.x; id < row.vocabulary; id += SAMPLE_THREADS) {
-                visit(order_of(row.logits[id]), id);
-            }
+            each_logit(row.logits, threadIdx.x, row.vocabulary, SAMPLE_THREADS, [&](float logit, u32 id) {
+                visit(order_of(logit), id);
+            });
         }
     }
 };
@@ -189,29 +212,54 @@ __device__ __forceinline__ Cut cut_by_weight(const Tokens& tokens, const Cut& be
     return Cut{order, tied_id(tokens, order, wanted == 0 ? 1 : wanted, scratch)};
 }
 
-// Tokens near the top go to shared memory. The count of those that are near, also where they do not all fit.
-__device__ __forceinline__ u32 collect(const Row& row, Shared& shared) {
+// What was collected: `count` tokens, all that are nearer to the top than `bound`; NONE where even the nearest do not fit.
+struct Near {
+    u32 count;
+    float bound;
+};
+
+// Tokens near the top go to shared memory, in no order.
+__device__ __forceinline__ Near collect(const Row& row, Shared& shared) {
+    if (threadIdx.x < BOUNDS) {
+        shared.counts[threadIdx.x] = 0;
+    }
+    __syncthreads();
+    u32 counts[BOUNDS] = {};
+    each_logit(row.logits, threadIdx.x, row.vocabulary, SAMPLE_THREADS, [&](float logit, u32) {
+#pragma unroll
+        for (u32 i = 0; i < BOUNDS; ++i) {
+            counts[i] += row.z(logit) > CANDIDATE_BOUNDS[i] ? 1 : 0;
+        }
+    });
+#pragma unroll
+    for (u32 i = 0; i < BOUNDS; ++i) {
+        u32 together = static_cast<u32>(warp_sum(static_cast<u64>(counts[i])));
+        if (threadIdx.x % WARP == 0) {
+            atomicAdd(&shared.counts[i], together);
+        }
+    }
+    __syncthreads();
+    Near near = {NONE, 0.0f};
+#pragma unroll
+    for (u32 i = 0; i < BOUNDS; ++i) {
+        if (near.count == NONE && shared.counts[i] <= CANDIDATES) {
+            near = Near{shared.counts[i], CANDIDATE_BOUNDS[i]};
+        }
+    }
+    __syncthreads();
     if (threadIdx.x == 0) {
-        shared.count = 0;
+        shared.counts[0] = 0;
     }
     __syncthreads();
-    u32 lane = threadIdx.x % WARP;
-    for (u32 base = threadIdx.x - lane; base < row.vocabulary; base += SAMPLE_THREADS) {
-        u32 id = base + lane;
-        float logit = id < row.vocabulary ? row.logits[id] : NEGATIVE_INFINITY;
-        bool near = row.z(logit) > CANDIDATE_BOUND;
-        u32 lanes = __ballot_sync(ALL_LANES, near);
-        u32 first = 0;
-        if (lane == 0 && lanes != 0) {
-            first = atomicAdd(&shared.count, __popc(lanes));
-        }
-        u32 place = __shfl_sync(ALL_LANES, first, 0) + __popc(lanes & ((1u << lane) - 1));
-        if (near && place < CANDIDATES) {
-            shared.candidates[place] = Candidate{order_of(logit), id};
-        }
+    if (near.count != NONE) {
+        each_logit(row.logits, threadIdx.x, row.vocabulary, SAMPLE_THREADS, [&](float logit, u32 id) {
+            if (row.z(logit) > near.bound) {
+                shared.candidates[atomicAdd(&shared.counts[0], 1)] = Candidate{order_of(logit), id};
+            }
+        });
     }
     __syncthreads();
-    return shared.count;
+    return near;
 }
 
 // ceil(total * part / 2^32), at least 1.
@@ -230,12 +278,12 @@ __device__ __forceinline__ Cut cut(const Row& row, const SampleRow& how, Shared&
     if (!by_count && !by_weight) {
         return all;
     }
-    u32 near = collect(row, shared);
-    Tokens few = {row, shared.candidates, near}, every = {row, nullptr, NONE};
-    bool fits = near <= CANDIDATES;
+    Near near = collect(row, shared);
+    Tokens few = {row, shared.candidates, near.count}, every = {row, nullptr, NONE};
+    bool fits = near.count != NONE;
     Cut before = all;
     if (by_count) {
-        before = cut_by_count(fits && how.top_k <= near ? few : every, how.top_k, shared.scratch);
+        before = cut_by_count(fits && how.top_k <= near.count ? few : every, how.top_k, shared.scratch);
     }
     if (!by_weight) {
         return before;
@@ -245,7 +293,7 @@ __device__ __forceinline__ Cut cut(const Row& row, const SampleRow& how, Shared&
         float logit = logit_of(order);
         u64 weight = before.keeps(order, id) ? row.weight(logit) : 0;
         total += weight;
-        total_near += row.z(logit) > CANDIDATE_BOUND ? weight : 0;
+        total_near += fits && row.z(logit) > near.bound ? weight : 0;
     });
     total = block_sum(total, shared.scratch);
     total_near = block_sum(total_near, shared.scratch);
@@ -253,19 +301,52 @@ __device__ __forceinline__ Cut cut(const Row& row, const SampleRow& how, Shared&
     return cut_by_weight(fits && total_near >= target ? few : every, before, target, shared.scratch);
 }
 
+// The id in `begin..end` at which the running sum of weights exceeds `point`, which the sum of all does. For a warp.
+template <typename WeightOf>
+__device__ __forceinline__ u32 locate(u32 begin, u32 end, u64 point, const float* logits, WeightOf weight_of) {
+    u32 lane = threadIdx.x % WARP;
+    for (u32 base = begin; base < end; base += WARP * UNDER_WAY) {
+        u64 weights[UNDER_WAY], sum = 0;
+#pragma unroll
+        for (u32 i = 0; i < UNDER_WAY; ++i) {
+            u32 id = base + i * WARP + lane;
+            weights[i] = id < end ? weight_of(logits[id], id) : 0;
+            sum += weights[i];
+        }
+        sum = warp_sum(sum);
+        if (point >= sum) {
+            point -= sum;
+            continue;
+        }
+#pragma unroll
+        for (u32 i = 0; i < UNDER_WAY; ++i) {
+            u64 running = weights[i];
+#pragma unroll
+            for (u32 distance = 1; distance < WARP; distance *= 2) {
+                u64 lower = __shfl_up_sync(ALL_LANES, running, distance);
+                running += lane >= distance ? lower : 0;
+            }
+            u32 found = __ballot_sync(ALL_LANES, running > point);
+            if (found != 0) {
+                return base + i * WARP + __ffs(found) - 1;
+            }
+            point -= __shfl_sync(ALL_LANES, running, WARP - 1);
+        }
+    }
+    return NONE;
+}
+
 // One draw by inverse distribution function in ascending id. Each warp has a range of ids.
 __device__ __forceinline__ u32 draw(const Row& row, const SampleRow& how, const Cut& kept, Shared& shared) {
     u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     u32 width = ceiling_divide(ceiling_divide(row.vocabulary, SAMPLE_WARPS), WARP) * WARP;
     u32 begin = warp * width, end = begin + width < row.vocabulary ? begin + width : row.vocabulary;
-    auto weight_of = [&](u32 id) -> u64 {
-        float logit = row.logits[id], likelihood = row.likelihood(logit);
+    auto weight_of = [&](float logit, u32 id) -> u64 {
+        float likelihood = row.likelihood(logit);
         return kept.keeps(order_of(logit), id) && likelihood >= how.min_p ? fixed_point(likelihood) : 0;
     };
     u64 sum = 0;
-    for (u32 id = begin + lane; id < end; id += WARP) {
-        sum += weight_of(id);
-    }
+    each_logit(row.logits, begin + lane, end, WARP, [&](float logit, u32 id) { sum += weight_of(logit, id); });
     sum = warp_sum(sum);
     if (lane == 0) {
         shared.scratch[warp] = sum;
@@ -281,22 +362,9 @@ __device__ __forceinline__ u32 draw(const Row& row, const SampleRow& how, const 
     }
     u64 point = __umul64hi(random_bits(how.seed, how.counter), total);
     if (point >= before && point - before < sum) {
-        u64 left = point - before;
-        for (u32 base = begin; base < end; base += WARP) {
-            u64 weight = base + lane < end ? weight_of(base + lane) : 0, running = weight;
-#pragma unroll
-            for (u32 distance = 1; distance < WARP; distance *= 2) {
-                u64 lower = __shfl_up_sync(ALL_LANES, running, distance);
-                running += lane >= distance ? lower : 0;
-            }
-            u32 found = __ballot_sync(ALL_LANES, running > left);
-            if (found != 0) {
-                if (lane == 0) {
-                    shared.token = base + __ffs(found) - 1;
-                }
-                break;
-            }
-            left -= __shfl_sync(ALL_LANES, running, WARP - 1);
+        u32 token = locate(begin, end, point - before, row.logits, weight_of);
+        if (lane == 0) {
+            shared.token = token;
         }
     }
     __syncthreads();
@@ -311,10 +379,10 @@ extern "C" __global__ void __launch_bounds__(SAMPLE_THREADS) sample(SampleArgume
     SampleRow how = a.rows[blockIdx.x];
     Row row = {a.logits + static_cast<u64>(blockIdx.x) * a.vocabulary, a.vocabulary, 0.0f, how.scale};
     u64 best = 0;
-    for (u32 id = threadIdx.x; id < a.vocabulary; id += SAMPLE_THREADS) {
-        u64 rank = rank_of(row.logits[id], id);
+    each_logit(row.logits, threadIdx.x, a.vocabulary, SAMPLE_THREADS, [&](float logit, u32 id) {
+        u64 rank = rank_of(logit, id);
         best = rank > best ? rank : best;
-    }
+    });
     best = block_max(best, shared.scratch);
     row.maximum = logit_of(static_cast<u32>(best >> 32));
     u32 token = NONE;

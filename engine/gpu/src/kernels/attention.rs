@@ -6,7 +6,7 @@ use super::launch::Shape;
 use super::module::Module;
 use super::rope::CachePlace;
 use super::{Kernel, KernelError, KernelSet, Launcher};
-use crate::step::{AttentionGeometry, StepAddresses};
+use crate::step::{AttentionGeometry, PAGE, StepAddresses};
 
 const WARPS: u32 = 4;
 /// Pairs of (row, query head) in a tile.
@@ -19,7 +19,10 @@ pub(super) struct AttentionKernels {
 
 impl AttentionKernels {
     pub fn load(module: &Module, head: u32) -> Result<Self, KernelError> {
-        Ok(Self { split: module.kernel("attend_split", shared(head))?, whole: module.kernel("attend_whole", 0)? })
+        Ok(Self {
+            split: module.kernel("attend_split", shared(head))?,
+            whole: module.kernel("attend_whole", shared_whole(head))?,
+        })
     }
 }
 
@@ -28,8 +31,23 @@ const fn part(head: u32) -> u32 {
     head + 2
 }
 
+/// Pages that a warp, or a block, has under way or in work: the twin of `STAGES` in `kernels/attention/attention.cu`.
+const STAGES: u32 = 3;
+
+/// Bytes of a page's keys and values of one head.
+const fn page(head: u32) -> u32 {
+    2 * PAGE as u32 * head * 2
+}
+
+/// Of the kernel that splits the context: a ring of pages per warp, then the warps' parts.
 pub(super) const fn shared(head: u32) -> u32 {
-    WARPS * PAIRS * part(head) * size_of::<f32>() as u32
+    let (ring, parts) = (WARPS * STAGES * page(head), WARPS * PAIRS * part(head) * size_of::<f32>() as u32);
+    if ring > parts { ring } else { parts }
+}
+
+/// Of the other one: a ring of pages.
+const fn shared_whole(head: u32) -> u32 {
+    STAGES * page(head)
 }
 
 /// Memory that attention needs besides its input and output, shared by all layers.
@@ -145,7 +163,7 @@ pub unsafe fn attend(launcher: &Launcher, kernels: &KernelSet, attend: &Attend) 
     let shape = Shape { grid, threads: WARPS * 32, shared: shared(head) };
     // SAFETY: this function's contract; the argument is the kernel's.
     unsafe { launcher.launch(family.split, shape, &attend.arguments(attend.step.split_items)) }?;
-    let shape = Shape { grid: [attend.whole_items, bundles], threads: WARPS * 32, shared: 0 };
+    let shape = Shape { grid: [attend.whole_items, bundles], threads: WARPS * 32, shared: shared_whole(head) };
     // SAFETY: as above.
     unsafe { launcher.launch(family.whole, shape, &attend.arguments(attend.step.whole_items)) }
 }

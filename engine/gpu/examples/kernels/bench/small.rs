@@ -92,8 +92,12 @@ fn tokens(rig: &mut Rig, peak: Peak) -> Result<(), Failure> {
         launched(unsafe { kernels::argmax(&rig.launcher, &rig.kernels, &argmax) })
     })?;
     peak.line("argmax of 128256", microseconds, 4 * VOCABULARY);
-    for (name, top_k, top_p) in [("sample of all", 0, 1.0), ("sample top_p 0.9", 0, 0.9), ("sample top_k 50", 50, 1.0)]
-    {
+    for (name, top_k, top_p) in [
+        ("sample of all", 0, 1.0),
+        ("sample top_p 0.9", 0, 0.9),
+        ("sample top_k 20", 20, 1.0),
+        ("sample top_k 50, whole row", 50, 1.0),
+    ] {
         let params = SamplingParams { temperature: 0.8, top_k, top_p, seed: 5, ..SamplingParams::default() };
         let counter = Counter { position: 0, choice: 0, node: 0, draw: 0 };
         let rows = rig.upload(&[SampleRow::new(&params, counter, 0, 0)])?;
