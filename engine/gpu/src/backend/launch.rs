@@ -9,6 +9,7 @@ use super::types::{Cache, Element, Matrix, Run};
 use super::{Buffer, CudaBackend, SMALL_ROWS};
 use crate::device::Shape;
 use crate::kernels::{self, CachePlace, Format, HeadNorm};
+use crate::step::AttentionGeometry;
 
 /// Rows up to which a matrix in blocks is multiplied as it is stored; above, it is cheaper to convert it once.
 const STORED_ROWS: usize = 16;
@@ -285,6 +286,12 @@ impl CudaBackend {
         let Attend { step, source, query, groups, scale, cache, layer, output, rows } = arguments;
         let message = "attention before the step was allocated".to_owned();
         let room = self.attention.as_ref().ok_or(BackendError::Device { operation: "attend", message })?;
+        // A step is cut for one arrangement of heads; another one's would read the wrong items.
+        let geometry = AttentionGeometry::new(&groups, cache.heads, self.gpu.multiprocessors as usize);
+        if geometry != step.geometry {
+            let message = "models whose heads are grouped differently cannot share a rank; use --device cpu".to_owned();
+            return Err(BackendError::Device { operation: "attend", message });
+        }
         let attend = kernels::Attend {
             step: *step.addresses(),
             geometry: step.geometry,
