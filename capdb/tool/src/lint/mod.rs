@@ -17,6 +17,7 @@ mod limit_above_cap;
 mod measurement;
 mod missing_evidence;
 mod order_lists;
+mod patch_records;
 mod place;
 mod source_kind;
 mod stack_records;
@@ -80,6 +81,7 @@ pub static LINTS: &[&Lint] = &[
     &measurement::LINT,
     &missing_evidence::LINT,
     &order_lists::LINT,
+    &patch_records::LINT,
     &source_kind::LINT,
     &stack_records::LINT,
     &subset_law::LINT,

@@ -28,7 +28,7 @@ pub use apply::{
 };
 pub use card::Card;
 pub use check::check;
-pub use records::{RecordsError, records};
+pub use records::{RecordsError, fault, records};
 pub use release::{Release, ReleaseError};
 pub use report::{Effect, Finding, Never, Report, Status};
 pub use upstream::{Drift, Import, UpstreamError, drift, import};

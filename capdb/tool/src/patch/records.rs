@@ -10,10 +10,6 @@ use capdb::typed;
 pub enum RecordsError {
     #[error("{path}: {message}; `capdb validate` shows the place")]
     Invalid { path: String, message: String },
-    #[error("{path}: a patch record has either a `table` or a `gate`")]
-    NotOne { path: String },
-    #[error("{path}: a gate has either `terms` with `majors`, or `calls` with `function`")]
-    Gate { path: String },
 }
 
 /// The patch records among files of a database, for one project or all.
@@ -27,17 +23,27 @@ pub fn records(files: Vec<TextFile>, project: Option<PatchProject>) -> Result<Ve
         }
         let (record, _) = typed::read::<PatchRecord>(&mut loaded)
             .map_err(|problem| RecordsError::Invalid { path: path.clone(), message: problem.message })?;
-        if record.table.is_some() == record.gate.is_some() {
-            return Err(RecordsError::NotOne { path });
-        }
-        if record.gate.as_ref().is_some_and(|gate| !is_whole(gate)) {
-            return Err(RecordsError::Gate { path });
+        if let Some((_, message)) = fault(&record) {
+            return Err(RecordsError::Invalid { path, message });
         }
         if project.is_none_or(|project| project == record.project) {
             records.push(record);
         }
     }
     Ok(records)
+}
+
+/// What no schema can say about a single record: the key that is at fault, and why.
+pub fn fault(record: &PatchRecord) -> Option<(&'static str, String)> {
+    if record.table.is_some() == record.gate.is_some() {
+        return Some(("id", "a place is either a `table` or a `gate`".to_owned()));
+    }
+    if record.gate.as_ref().is_some_and(|gate| !is_whole(gate)) {
+        return Some(("gate", "a gate has either `terms` with `majors`, or `calls` with `function`".to_owned()));
+    }
+    let outside = |version: &&String| !version.parse().is_ok_and(|version| record.versions.matches(&version));
+    let version = record.read_in.iter().find(outside)?;
+    Some(("read_in", format!("it was read in {version}, which `{}` does not cover", record.versions)))
 }
 
 /// Whether a gate has what one of its two forms needs, and nothing of the other.
