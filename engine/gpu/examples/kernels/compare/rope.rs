@@ -1,7 +1,7 @@
-//! Rotation, append, and both in one.
+//! Rotation, append, both in one, and moves of cached rows.
 
-use engine_gpu::kernels::{self, Angles, Append, CachePlace, HeadNorm, Rotate, RotateAppend};
-use engine_gpu::step::{NONE, PAGE};
+use engine_gpu::kernels::{self, Angles, Append, CachePlace, HeadNorm, MoveRows, Rotate, RotateAppend};
+use engine_gpu::step::{Counts, NONE, PAGE};
 use half::bf16;
 
 use super::Report;
@@ -58,6 +58,50 @@ pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
         let device = [rig.upload(&cosines)?, rig.upload(&sines)?];
         let table = Table { cosines, sines, device };
         compare(rig, report, rows, heads, &table)?;
+    }
+    for (layers, heads, padded) in [(1, 1, 16), (3, 8, 128), (2, 3, 80)] {
+        moves(rig, report, [layers, heads, padded])?;
+    }
+    Ok(())
+}
+
+/// Rows that go to other places in every layer; the third move reads what the second has written.
+fn moves(rig: &mut Rig, report: &mut Report, [layers, heads, padded]: [usize; 3]) -> Result<(), Failure> {
+    let layer = PAGES * heads * PAGE * padded;
+    let mut caches = [0, 1].map(|_| rig.random.bf16(layers * layer));
+    let device = [rig.upload(&caches[0])?, rig.upload(&caches[1])?];
+    let moves: [[u32; 2]; 4] = [[40, 3], [17, 18], [18, 90], [5, 5]];
+    let counts = Counts { moves: moves.len() as u32, ..Counts::default() };
+    let (device_counts, device_moves) = (rig.upload(&[counts])?, rig.upload(&moves)?);
+    let arguments = MoveRows {
+        counts: device_counts.address,
+        moves: device_moves.address,
+        cache: CachePlace {
+            keys: device[0].address,
+            values: device[1].address,
+            heads: heads as u32,
+            padded: padded as u32,
+        },
+        layer_stride: layer as u64,
+        layers: layers as u32,
+        reserved: 0,
+    };
+    // SAFETY: the buffers above are as large as the arguments say.
+    launched(unsafe { kernels::move_rows(&rig.launcher, &rig.kernels, &arguments) })?;
+    let place = |slot: u32, head: usize| ((slot as usize / PAGE * heads + head) * PAGE + slot as usize % PAGE) * padded;
+    for (cache, device) in caches.iter_mut().zip(&device) {
+        for (of_layer, [from, to], head) in (0..layers).flat_map(|of_layer| {
+            moves.iter().flat_map(move |places| (0..heads).map(move |head| (of_layer, *places, head)))
+        }) {
+            let (from, to) = (of_layer * layer + place(from, head), of_layer * layer + place(to, head));
+            cache.copy_within(from..from + padded, to);
+        }
+        report.equal(
+            "move_rows",
+            &format!("{layers} layers, {heads} heads of {padded}"),
+            &device.read::<bf16>()?,
+            cache,
+        );
     }
     Ok(())
 }
