@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::spec::PaceSettings;
+
 /// Settings of the engine's loop.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
@@ -20,8 +22,8 @@ pub struct EngineConfig {
     pub prefix_cache: bool,
     /// Plan the next step and send events while a step is in flight. Answers are the same either way.
     pub overlap: bool,
-    /// Tokens that a sequence verifies per step, root included; 0 where the executor has no draft model.
-    pub verify_tokens: u32,
+    /// How to speculate; none where the executor has no draft model.
+    pub speculation: Option<PaceSettings>,
 }
 
 impl Default for EngineConfig {
@@ -34,7 +36,7 @@ impl Default for EngineConfig {
             max_prefill_rows: 0,
             prefix_cache: true,
             overlap: true,
-            verify_tokens: 0,
+            speculation: None,
         }
     }
 }

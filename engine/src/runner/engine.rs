@@ -9,6 +9,7 @@ use super::validate::{validate, validate_capacity};
 use super::worker::Worker;
 use super::{EngineConfig, EngineStats, Health, Observer, StartError, SubmitError, TextPipeline};
 use crate::executor::{Capacity, Executor};
+use crate::spec::PaceReport;
 use crate::types::{EventSink, Request, RequestId};
 
 /// What the handle asks of the engine's thread.
@@ -80,6 +81,11 @@ impl Engine {
 
     pub fn stats(&self) -> EngineStats {
         self.shared.stats()
+    }
+
+    /// What was measured of speculation; none without it.
+    pub fn speculation(&self) -> Option<PaceReport> {
+        self.shared.pace().map(|pace| pace.report())
     }
 
     pub fn health(&self) -> Health {

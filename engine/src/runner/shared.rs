@@ -5,6 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::{EngineConfig, EngineStats, Health, SubmitError};
 use crate::executor::Capacity;
+use crate::spec::Pace;
 
 /// State that handle and thread share.
 pub(super) struct Shared {
@@ -16,6 +17,8 @@ pub(super) struct Shared {
     takes_requests: AtomicBool,
     status: Mutex<Status>,
     changed: Condvar,
+    /// None without speculation.
+    pace: Option<Mutex<Pace>>,
 }
 
 struct Status {
@@ -31,6 +34,7 @@ impl Shared {
     pub fn new(config: EngineConfig, capacity: Capacity) -> Self {
         let stats = EngineStats { pages_total: capacity.pages, ..Default::default() };
         Self {
+            pace: config.speculation.map(|settings| Mutex::new(Pace::new(settings))),
             config,
             capacity,
             waiting_requests: AtomicU64::new(0),
@@ -39,6 +43,11 @@ impl Shared {
             status: Mutex::new(Status { health: Health::Ready, stats, cut_off: 0, ended: false }),
             changed: Condvar::new(),
         }
+    }
+
+    /// Measurements and widths of speculation; none without it.
+    pub fn pace(&self) -> Option<MutexGuard<'_, Pace>> {
+        Some(self.pace.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub fn stats(&self) -> EngineStats {

@@ -10,6 +10,7 @@ use super::worker::{Worker, panic_message};
 use super::{Health, Observation};
 use crate::executor::ExecutorError;
 use crate::scheduler::{Plan, Progress, SequenceId};
+use crate::spec::PacedStep;
 use crate::types::{Batch, Phase, RequestFailure, RequestId, StepOutput};
 
 /// A step's output between its commit and its events.
@@ -24,7 +25,7 @@ impl Worker {
         let planned_ahead = self.prepared.is_some();
         let plan = self.next_plan();
         let Some(batch) = self.scheduler.launch(plan) else { return self.step_without_work(planned_ahead) };
-        let (started, mut observation) = (Instant::now(), describe(&batch));
+        let (started, mut observation, width) = (Instant::now(), describe(&batch), width(&batch));
         let submitted = guard(|| self.executor.submit(batch));
         if self.shared.config.overlap {
             self.deliver();
@@ -39,6 +40,7 @@ impl Worker {
                     *seconds = started.elapsed().as_secs_f64();
                 }
                 self.observer.observe(&observation);
+                self.measure(&observation, width, &output);
                 self.commit(output);
             }
             Err(error) => self.fail_step(&error),
@@ -64,6 +66,10 @@ impl Worker {
     }
 
     fn plan(&mut self) -> Plan {
+        if let Some(mut pace) = self.shared.pace() {
+            let width = pace.width(self.scheduler.stats().running);
+            self.scheduler.set_all_verify_tokens(width as u32);
+        }
         let plan = self.scheduler.plan();
         self.note_admissions(&plan.admitted);
         plan.preempted.iter().for_each(|_| self.observer.observe(&Observation::Preemption));
@@ -95,6 +101,15 @@ impl Worker {
         }
     }
 
+    /// Tells the pace what the step cost and brought.
+    fn measure(&self, observation: &Observation, width: Option<usize>, output: &StepOutput) {
+        let (Some(mut pace), Observation::Step { sequences, seconds, .. }) = (self.shared.pace(), observation) else {
+            return;
+        };
+        let (sequences, seconds) = (*sequences as usize, *seconds);
+        pace.observe(&PacedStep { sequences, width, seconds, timing: output.timing }, output.entries.iter());
+    }
+
     /// Ends the requests of the failed step, or all of them if no further step can run.
     fn fail_step(&mut self, error: &ExecutorError) {
         tracing::error!(fatal = error.fatal, "{error}");
@@ -123,6 +138,17 @@ fn describe(batch: &Batch) -> Observation {
     };
     let sequences = batch.entries.len() as u32;
     Observation::Step { prefill_rows: rows(true), decode_rows: rows(false), sequences, seconds: 0.0 }
+}
+
+/// Tokens that each entry verifies, 1 for plain decodes; none if prompts are among them, or different widths.
+fn width(batch: &Batch) -> Option<usize> {
+    let mut widths = batch.entries.iter().map(|entry| match entry.phase {
+        Phase::Prefill | Phase::Draft => None,
+        Phase::Decode => Some(1),
+        Phase::Verify => Some(entry.verify_tokens as usize),
+    });
+    let first = widths.next()??;
+    widths.all(|width| width == Some(first)).then_some(first)
 }
 
 /// A panic of the executor is a failure for good: nobody knows in which state it is.

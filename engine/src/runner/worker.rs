@@ -53,7 +53,7 @@ impl Worker {
     ) -> Self {
         let (capacity, config) = (shared.capacity, &shared.config);
         let scheduler = Scheduler::new(SchedulerConfig {
-            cache: CacheConfig { pages: capacity.pages, groups: groups(config.verify_tokens) },
+            cache: CacheConfig { pages: capacity.pages, groups: groups(config.speculation.is_some()) },
             slots: capacity.slots,
             rows: capacity.rows,
             max_prefill_rows: config.max_prefill_rows,
@@ -61,7 +61,7 @@ impl Worker {
             vocabulary: capacity.vocabulary,
             end_tokens: config.end_tokens.clone(),
             prefix_cache: config.prefix_cache,
-            verify_tokens: config.verify_tokens,
+            verify_tokens: config.speculation.map_or(0, |settings| settings.shape.verify_tokens as u32),
         });
         Self {
             scheduler,
@@ -204,8 +204,8 @@ impl Worker {
 }
 
 /// The cache groups that share the block tables.
-fn groups(verify_tokens: u32) -> Vec<CacheGroup> {
-    let draft = (verify_tokens > 0).then_some(CacheGroup::DRAFT);
+fn groups(speculates: bool) -> Vec<CacheGroup> {
+    let draft = speculates.then_some(CacheGroup::DRAFT);
     std::iter::once(CacheGroup::TARGET).chain(draft).collect()
 }
 

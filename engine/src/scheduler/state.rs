@@ -163,6 +163,14 @@ impl Scheduler {
         }
     }
 
+    /// The same for every sequence, those to come included.
+    pub fn set_all_verify_tokens(&mut self, tokens: u32) {
+        if self.config.verify_tokens != tokens {
+            self.config.verify_tokens = tokens;
+            self.sequences.values_mut().for_each(|sequence| sequence.verify_tokens = tokens);
+        }
+    }
+
     /// Prompt tokens that came from the prefix cache when the sequence was first admitted; None before that.
     pub fn cached_tokens(&self, id: SequenceId) -> Option<u32> {
         self.sequences.get(&id)?.cached

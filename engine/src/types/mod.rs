@@ -6,6 +6,6 @@ mod request;
 mod sampling;
 
 pub use batch::{Batch, BatchEntry, LogitsRows, PageId, Phase, Sampling, SlotId};
-pub use output::{EntryOutput, FinishReason, StepOutput, TokenLogprobs, TokenOutput};
+pub use output::{EntryOutput, FinishReason, StepOutput, StepTiming, TokenLogprobs, TokenOutput};
 pub use request::{EventSink, Request, RequestEvent, RequestFailure, RequestId, Usage};
 pub use sampling::SamplingParams;

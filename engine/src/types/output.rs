@@ -30,10 +30,23 @@ pub struct EntryOutput {
     pub accepted: u32,
 }
 
+/// Where a step's time went on rank 0, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StepTiming {
+    /// Drafting; 0 where nothing was drafted.
+    pub draft: f64,
+    /// The model's pass and the choice of tokens.
+    pub target: f64,
+    /// Keeping the caches in step after it.
+    pub follow: f64,
+}
+
 /// One output per batch entry, in the batch's order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepOutput {
     pub entries: Vec<EntryOutput>,
+    /// Zero where the executor does not measure.
+    pub timing: StepTiming,
 }
 
 /// Why an output ended; the words are OpenAI's.

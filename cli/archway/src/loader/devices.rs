@@ -81,6 +81,12 @@ impl Devices {
         }
     }
 
+    /// Whether a draft model's matrices are kept in blocks of eight bits: drafts need not be exact, and on the CPU a draft
+    /// step reads little but weights.
+    pub fn drafts_in_blocks(&self, options: &Options) -> bool {
+        matches!(self, Self::Cpu) && precision(options) == Precision::Fast
+    }
+
     pub fn sizes(&self) -> Sizes {
         match self {
             Self::Cpu => CPU,

@@ -11,6 +11,7 @@ use engine::load::{LoadFormat, Model, OpenOptions, open_model, read_config};
 use engine::model::ModelConfig;
 use engine::plan::{Plan, PlanRequest, PlanVerdict};
 use engine::runner::{Engine, EngineConfig, NoText, TextPipeline, TokenizerText};
+use engine::spec::PaceSettings;
 use engine_cpu::map_file;
 use engine_server::metrics::Histograms;
 use engine_server::service::{ModelCard, Service};
@@ -49,6 +50,10 @@ pub fn prepare(model: &str, options: &Options) -> Result<Planned> {
         config.context
     );
     let speculation = speculation::open(options, &config)?;
+    let speculation = match devices.drafts_in_blocks(options) {
+        true => speculation.map(speculation::in_blocks),
+        false => speculation,
+    };
     let name = served_names(options, &path).into_iter().next().unwrap_or_default();
     let request = PlanRequest::new(name, config.clone(), devices.machine(options));
     let request = PlanRequest {
@@ -115,9 +120,9 @@ impl Planned {
         };
         Ok(Service {
             model: self.card(),
-            backend: Arc::new(engine),
+            backend: Arc::new(engine.clone()),
             codec: Arc::new(codec),
-            plan: Arc::new(ServedPlan::new(self.plan, counters)),
+            plan: Arc::new(ServedPlan::new(self.plan, counters, engine)),
             histograms,
             defaults: model.generation,
         })
@@ -166,7 +171,10 @@ impl Planned {
             end_tokens: model.config.eos_tokens.clone().into(),
             max_waiting: waiting.saturating_add(self.capacity.slots),
             max_choices: self.options.max_outputs.unwrap_or(default.max_choices),
-            verify_tokens: self.speculation.as_ref().map_or(0, |own| own.shape.verify_tokens as u32),
+            speculation: self.speculation.as_ref().map(|own| PaceSettings {
+                shape: own.shape,
+                adaptive: self.options.speculative_adaptive.unwrap_or(true),
+            }),
             prefix_cache: self.options.enable_prefix_caching.unwrap_or(default.prefix_cache),
             ..default
         }

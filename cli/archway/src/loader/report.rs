@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use engine::collective::CallCounters;
 use engine::plan::Plan;
+use engine::runner::Engine;
 use engine_server::backend::{CollectiveCalls, PlanFallback, PlanReport};
 use serde_json::{Value, json};
 
@@ -11,11 +12,12 @@ use serde_json::{Value, json};
 pub struct ServedPlan {
     plan: Plan,
     counters: Arc<CallCounters>,
+    engine: Engine,
 }
 
 impl ServedPlan {
-    pub fn new(plan: Plan, counters: Arc<CallCounters>) -> Self {
-        Self { plan, counters }
+    pub fn new(plan: Plan, counters: Arc<CallCounters>, engine: Engine) -> Self {
+        Self { plan, counters, engine }
     }
 }
 
@@ -33,6 +35,9 @@ impl PlanReport for ServedPlan {
             })
             .collect();
         document["calls"] = Value::Array(calls);
+        if let Some(speculation) = self.engine.speculation() {
+            document["speculation"] = json!(speculation);
+        }
         document
     }
 

@@ -74,6 +74,12 @@ pub fn open(options: &Options, target: &ModelConfig) -> Result<Option<Speculatio
     Ok(Some(Speculation { head: Arc::new(head), shape }))
 }
 
+/// The same with the head's matrices in blocks of eight bits.
+pub fn in_blocks(speculation: Speculation) -> Speculation {
+    let head = Arc::unwrap_or_clone(speculation.head).in_blocks();
+    Speculation { head: Arc::new(head), ..speculation }
+}
+
 /// What the plan must know of a head on a CPU: keys and values of `element` bytes.
 pub fn planned(speculation: &Speculation, element: usize) -> SpeculationShape {
     let (head, shape) = (&*speculation.head, speculation.shape);

@@ -1,6 +1,8 @@
 //! Histograms under vLLM's names, fed by the engine's observations.
 
 use engine::runner::{Observation, Observer, Outcome, OutputTimes};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
@@ -24,6 +26,9 @@ const LENGTH: &[f64] = &[
 ];
 const STEP: &[f64] = &[1.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0];
 
+/// Tokens of a verify, the bonus included.
+const ACCEPTED: &[f64] = &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 12.0, 16.0];
+
 /// The engine's observer. Clones of a histogram share their buckets.
 #[derive(Debug)]
 pub struct Histograms {
@@ -38,6 +43,8 @@ pub struct Histograms {
     prompt_length: Histogram,
     output_length: Histogram,
     step_tokens: Histogram,
+    tokens_per_verify: Histogram,
+    accepted_per_position: Family<[(&'static str, String); 1], Counter>,
 }
 
 impl Default for Histograms {
@@ -55,6 +62,8 @@ impl Default for Histograms {
             prompt_length: of(LENGTH),
             output_length: of(LENGTH),
             step_tokens: of(STEP),
+            tokens_per_verify: of(ACCEPTED),
+            accepted_per_position: Family::default(),
         }
     }
 }
@@ -74,6 +83,17 @@ impl Histograms {
         add("vllm:request_prompt_tokens", "Prompt length in tokens", &self.prompt_length);
         add("vllm:request_generation_tokens", "Output length in tokens", &self.output_length);
         add("vllm:iteration_tokens_total", "Tokens in a step", &self.step_tokens);
+        let name = "archway_spec_decode_tokens_per_verify";
+        add(name, "Tokens of a verify, the bonus included", &self.tokens_per_verify);
+        let name = "vllm:spec_decode_num_accepted_tokens_per_pos";
+        registry.register(name, "Drafted tokens accepted, by position", self.accepted_per_position.clone());
+    }
+
+    fn speculation(&self, accepted: u32) {
+        self.tokens_per_verify.observe(f64::from(accepted + 1));
+        for position in 0..accepted {
+            self.accepted_per_position.get_or_create(&[("position", position.to_string())]).inc();
+        }
     }
 
     fn output(&self, times: &OutputTimes) {
@@ -106,7 +126,8 @@ impl Observer for Histograms {
             Observation::InterToken { seconds, .. } => self.between_tokens.observe(*seconds),
             Observation::Output(times) => self.output(times),
             // Counted in the engine's statistics.
-            Observation::Preemption | Observation::Speculation { .. } => {}
+            Observation::Preemption => {}
+            Observation::Speculation { accepted, .. } => self.speculation(*accepted),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! One rank: its share of the model, its cache and, on rank 0, the choice of tokens.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::choice::{Choices, Verified};
 use super::config::{LoadProgress, RankFactory, RanksConfig, Speculation};
@@ -9,7 +10,7 @@ use crate::backend::{Backend, BackendError, CacheShape, MoveRows, PassKey, StepI
 use crate::collective::{Communicator, PassError};
 use crate::model::{self, Decoder, ModelError, Pass, Share};
 use crate::spec::{Agreement, Decision, DraftStep, DraftTree, Drafter, Outcome, Walk};
-use crate::types::{Batch, Phase, StepOutput};
+use crate::types::{Batch, Phase, StepOutput, StepTiming};
 
 /// Why a step gave nothing.
 #[derive(Debug)]
@@ -118,14 +119,22 @@ impl<B: Backend> Worker<B> {
     pub fn run(&mut self, batch: &Batch, agreement: &mut Agreement) -> Result<Option<StepOutput>, WorkerError> {
         // A failure of the choice must not keep rank 0 from the collectives that the other ranks are coming to.
         let mut chosen = self.chooser.as_mut().map(|chooser| chooser.begin(batch));
+        let started = Instant::now();
         let trees = self.draft(batch, agreement)?;
+        let drafted = Instant::now();
         if batch.entries.is_empty() {
             return chosen.transpose().map_err(WorkerError::Step);
         }
         input::fill(batch, &trees, &mut self.input, &mut self.wanted);
         self.forward(batch, &trees, &mut chosen)?;
+        let computed = Instant::now();
         if self.drafter.is_some() {
             self.follow(batch, &chosen, agreement)?;
+        }
+        if let Some(Ok(output)) = &mut chosen {
+            let seconds = |from: Instant, to: Instant| (to - from).as_secs_f64();
+            let (draft, target) = (seconds(started, drafted), seconds(drafted, computed));
+            output.timing = StepTiming { draft, target, follow: computed.elapsed().as_secs_f64() };
         }
         chosen.transpose().map_err(WorkerError::Step)
     }
@@ -243,7 +252,7 @@ impl Chooser {
         self.choices.prepare(batch)?;
         self.walks.clear();
         self.walks.resize_with(batch.entries.len(), Walk::new);
-        Ok(StepOutput { entries: vec![Default::default(); batch.entries.len()] })
+        Ok(StepOutput { entries: vec![Default::default(); batch.entries.len()], ..StepOutput::default() })
     }
 
     /// Tokens that the device chose.

@@ -157,7 +157,7 @@ fn an_answer_that_does_not_fit_the_step_is_refused() {
         (vec![entry(&[1, 2])], "brought 2 tokens"),
         (vec![entry(&[VOCABULARY])], "outside of the vocabulary"),
     ] {
-        let error = harness.scheduler.commit(&StepOutput { entries }).unwrap_err();
+        let error = harness.scheduler.commit(&StepOutput { entries, ..StepOutput::default() }).unwrap_err();
         assert!(error.0.contains(message), "{error}");
     }
     assert_eq!(harness.scheduler.fail_step(), [id]);

@@ -1,5 +1,6 @@
 //! An EAGLE-3 head's checkpoint, whatever its layout: opened, normalised and checked before the target's weights load.
 
+mod blocks;
 mod config;
 mod layout;
 mod tensors;

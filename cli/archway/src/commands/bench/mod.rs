@@ -1,5 +1,6 @@
 //! `archway bench`: latency and throughput of the engine in this process, and of a server over HTTP.
 
+mod eagle3;
 mod frontend;
 mod latency;
 mod report;
@@ -24,6 +25,7 @@ enum Command {
     Latency(Box<latency::Arguments>),
     Throughput(Box<throughput::Arguments>),
     Serve(Box<serve::Arguments>),
+    Eagle3(Box<eagle3::Arguments>),
     Frontend(frontend::Arguments),
 }
 
@@ -32,6 +34,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Latency(arguments) => latency::run(arguments),
         Command::Throughput(arguments) => throughput::run(arguments),
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Eagle3(arguments) => eagle3::run(arguments),
         Command::Frontend(arguments) => frontend::run(arguments),
     }
 }

@@ -87,7 +87,7 @@ pub fn generate(executor: &mut impl Executor, prompts: &[Vec<u32>], settings: &S
         let lengths: Vec<usize> =
             batch.entries.iter().map(|entry| if entry.verify_tokens > 0 { 0 } else { entry.tokens.len() }).collect();
         executor.submit(batch).expect("submit");
-        let StepOutput { entries } = executor.collect().expect("collect");
+        let StepOutput { entries, .. } = executor.collect().expect("collect");
         for ((index, rows), output) in order.iter().zip(lengths).zip(entries) {
             // A verify entry writes a row for each token that comes of it.
             done[*index] += if rows == 0 { output.tokens.len() } else { rows };

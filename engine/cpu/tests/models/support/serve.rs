@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use engine::executor::{Capacity, RanksConfig, RanksExecutor, Speculation};
 use engine::runner::{Engine, EngineConfig, EngineStats, NoObserver, NoText};
+use engine::spec::PaceSettings;
 use engine::types::{EventSink, FinishReason, Request, RequestEvent, RequestId, SamplingParams, TokenOutput};
 
 use super::{Golden, config, ranks};
@@ -12,6 +13,8 @@ use super::{Golden, config, ranks};
 pub struct Served {
     pub engine: Engine,
     next: u64,
+    /// Outputs that were asked for.
+    outputs: u64,
 }
 
 /// What one output of a request became.
@@ -31,17 +34,18 @@ impl EventSink for Sink {
 
 impl Served {
     pub fn start(golden: &Golden, world_size: usize, capacity: Capacity, speculation: Option<Speculation>) -> Self {
-        let verify_tokens = speculation.as_ref().map_or(0, |speculation| speculation.shape.verify_tokens as u32);
+        let pace = speculation.as_ref().map(|own| PaceSettings { shape: own.shape, adaptive: false });
         let ranks_config =
             RanksConfig { capacity, speculation, ..config(&golden.config, &golden.weights, &Arc::default()) };
         let executor = RanksExecutor::start(ranks(world_size), ranks_config, |_| {}).expect("the ranks start");
-        let settings = EngineConfig { verify_tokens, ..EngineConfig::default() };
+        let settings = EngineConfig { speculation: pace, ..EngineConfig::default() };
         let engine = Engine::start(Box::new(executor), Arc::new(NoText), Arc::new(NoObserver), settings);
-        Self { engine: engine.expect("the engine starts"), next: 0 }
+        Self { engine: engine.expect("the engine starts"), next: 0, outputs: 0 }
     }
 
     pub fn submit(&mut self, prompt: &[u32], params: &SamplingParams) -> (RequestId, Receiver<RequestEvent>) {
         self.next += 1;
+        self.outputs += u64::from(params.n);
         let (sender, receiver) = channel();
         let (id, params) = (RequestId(self.next), Arc::new(params.clone()));
         let request = Request { id, prompt: Arc::from(prompt), params, priority: 0, cache_salt: None };
@@ -49,11 +53,12 @@ impl Served {
         (id, receiver)
     }
 
-    /// The counters once nothing runs any more.
+    /// The counters once every output has ended and was counted.
     pub fn stats(&self) -> EngineStats {
         for _ in 0..5000 {
             let stats = self.engine.stats();
-            if stats.running + stats.waiting == 0 {
+            let ended = stats.finished_stop + stats.finished_length + stats.finished_abort + stats.failed;
+            if ended == self.outputs {
                 return stats;
             }
             std::thread::sleep(Duration::from_millis(1));
