@@ -4,10 +4,13 @@ use super::error::PlanError;
 use super::kernels::kernels;
 use super::machine::Machine;
 use super::memory::{MemoryPlan, parameters};
+use super::prediction::Prediction;
 use super::report::{MachineReport, ModelReport, Plan, PlanVerdict, SiteReport};
 use super::request::PlanRequest;
 use super::sites::sites;
+use crate::collective::Site;
 use crate::model::{Family, ModelConfig};
+use crate::types::Phase;
 
 /// Makes the plan. A refusal is part of the plan; an error means that the request itself makes no sense.
 pub fn build(request: &PlanRequest) -> Result<Plan, PlanError> {
@@ -41,6 +44,7 @@ pub fn build(request: &PlanRequest) -> Result<Plan, PlanError> {
         memory,
         kernels: kernels(&request.config, &request.machine),
         draft: request.draft.clone(),
+        prediction: Prediction::of(request, direct(&sites)),
         sites,
     })
 }
@@ -68,6 +72,12 @@ fn check(request: &PlanRequest) -> Result<(), PlanError> {
         )));
     }
     Ok(())
+}
+
+/// Whether the sums of a verify pass go from peer to peer.
+fn direct(sites: &[SiteReport]) -> bool {
+    let verify = sites.iter().find(|site| site.phase == Phase::Verify && site.site == Site::MlpOutput);
+    verify.is_some_and(|site| site.algorithm.as_deref().is_some_and(|algorithm| algorithm != "nccl"))
 }
 
 fn refusals(sites: &[SiteReport]) -> Vec<String> {

@@ -182,7 +182,7 @@ fn attention_parts(config: &ModelConfig, ranks: usize) -> Vec<Part> {
 }
 
 /// Bytes of one rank's weights: from the files' size where they are there, else from the shapes.
-fn rank_weights(request: &PlanRequest) -> u64 {
+pub(super) fn rank_weights(request: &PlanRequest) -> u64 {
     let ranks = request.tensor_parallel as u64;
     let bytes = |part: &Part| part_bytes(part, &request.config, request.activation_bytes);
     let counted = parts(&request.config, request.tensor_parallel);
@@ -192,6 +192,27 @@ fn rank_weights(request: &PlanRequest) -> u64 {
         Some(total) => total.saturating_sub(replicated).div_ceil(ranks) + replicated.min(total),
         None => sharded.div_ceil(ranks) + replicated,
     }
+}
+
+/// Bytes of one rank's weights that a pass over so many tokens of one sequence reads: of the experts those that the
+/// tokens choose, as if each chose at random.
+pub(super) fn active_bytes(request: &PlanRequest, tokens: usize) -> f64 {
+    let config = &request.config;
+    let counted = parts(config, request.tensor_parallel);
+    let bytes = counted.iter().map(|part| {
+        let share = if part.replicated { 1.0 } else { 1.0 / request.tensor_parallel as f64 };
+        let used = match (&config.moe, part.module) {
+            (Some(moe), "experts") => {
+                let missed = 1.0 - moe.experts_per_token as f64 / moe.experts as f64;
+                1.0 - missed.powi(tokens as i32)
+            }
+            // Rows of the embedding are looked up.
+            (_, "embed_tokens") if !config.tied_embeddings => 0.0,
+            _ => 1.0,
+        };
+        part_bytes(part, config, request.activation_bytes) as f64 * share * used
+    });
+    bytes.sum()
 }
 
 fn part_bytes(part: &Part, config: &ModelConfig, plain: usize) -> u64 {

@@ -10,6 +10,7 @@ mod kernels;
 mod machine;
 mod memory;
 mod open;
+mod prediction;
 mod render;
 mod report;
 mod request;
@@ -26,6 +27,7 @@ pub use error::PlanError;
 pub use machine::{GpuFacts, GpuMachine, HostCpu, Machine};
 pub use memory::{MemoryPlan, parameters};
 pub use open::open_database;
+pub use prediction::Prediction;
 pub use report::{
     DraftReport, KernelLine, MachineReport, ModelReport, Plan, PlanVerdict, ReasonReport, RejectedReport, RungReport,
     SiteReport,

@@ -13,6 +13,7 @@ impl fmt::Display for Plan {
         memory(&mut text, self)?;
         kernels(&mut text, self)?;
         draft(&mut text, self)?;
+        prediction(&mut text, self)?;
         sites(&mut text, self)?;
         tail(&mut text, self)?;
         formatter.write_str(text.trim_end())
@@ -77,6 +78,19 @@ fn kernels(text: &mut String, plan: &Plan) -> fmt::Result {
         writeln!(text, "kernel    {}: {} ({}, {})", line.operation, line.kernel, line.support, line.at)?;
     }
     Ok(())
+}
+
+fn prediction(text: &mut String, plan: &Plan) -> fmt::Result {
+    let Some(prediction) = &plan.prediction else { return Ok(()) };
+    writeln!(
+        text,
+        "predicted decode {:.2} ms, verify {:.2} ms, drafting {:.2} ms: speculation pays above {:.2} tokens per verify",
+        prediction.decode_seconds * 1e3,
+        prediction.verify_seconds * 1e3,
+        prediction.draft_seconds * 1e3,
+        prediction.break_even
+    )?;
+    prediction.assumptions.iter().try_for_each(|line| writeln!(text, "          {line}"))
 }
 
 fn draft(text: &mut String, plan: &Plan) -> fmt::Result {

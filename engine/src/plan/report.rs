@@ -3,6 +3,7 @@
 use serde::{Serialize, Serializer};
 
 use super::memory::MemoryPlan;
+use super::prediction::Prediction;
 use crate::collective::{Operation, Site};
 use crate::spec::DraftShape;
 use crate::types::Phase;
@@ -31,6 +32,8 @@ pub struct Plan {
     pub kernels: Vec<KernelLine>,
     /// The draft model; none without speculation, or where only its sizes were given.
     pub draft: Option<DraftReport>,
+    /// What speculation should need to pay; none without it, or where the record has no bandwidth.
+    pub prediction: Option<Prediction>,
     pub sites: Vec<SiteReport>,
 }
 
