@@ -2,13 +2,16 @@
 //! compiled at run time for the target that the capability database names; the CPU backend is their oracle.
 
 mod backend;
+pub mod collective;
 pub mod compile;
 pub mod device;
 pub mod doctor;
 mod factory;
 pub mod kernels;
 pub mod library;
+pub mod measure;
 pub mod step;
+pub mod symmetric;
 
 pub use backend::{Buffer, CudaBackend, KernelStore};
 pub use factory::{CudaOptions, CudaRanks, MemoryBoard};

@@ -5,6 +5,9 @@ const HEADERS: &[(&str, &str)] = &[
     ("common.cuh", include_str!("../../kernels/product/common.cuh")),
     ("formats.cuh", include_str!("../../kernels/include/formats.cuh")),
     ("matrix.cuh", include_str!("../../kernels/include/matrix.cuh")),
+    ("message.cuh", include_str!("../../kernels/include/message.cuh")),
+    ("packet.cuh", include_str!("../../kernels/include/packet.cuh")),
+    ("quantise.cuh", include_str!("../../kernels/include/quantise.cuh")),
     ("reduce.cuh", include_str!("../../kernels/include/reduce.cuh")),
     ("step.cuh", include_str!("../../kernels/include/step.cuh")),
     ("tile.cuh", include_str!("../../kernels/attention/tile.cuh")),
@@ -13,6 +16,9 @@ const HEADERS: &[(&str, &str)] = &[
 
 const SOURCES: &[(&str, &str)] = &[
     ("activation", include_str!("../../kernels/activation/activation.cu")),
+    ("allreduce", include_str!("../../kernels/allreduce/allreduce.cu")),
+    ("allreduce_check", include_str!("../../kernels/allreduce_check/allreduce_check.cu")),
+    ("allreduce_norm", include_str!("../../kernels/allreduce_norm/allreduce_norm.cu")),
     ("copy", include_str!("../../kernels/copy/copy.cu")),
     ("embedding", include_str!("../../kernels/embedding/embedding.cu")),
     ("logits", include_str!("../../kernels/logits/logits.cu")),

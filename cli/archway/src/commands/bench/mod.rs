@@ -1,5 +1,6 @@
-//! `archway bench`: latency and throughput of the engine in this process, and of a server over HTTP.
+//! `archway bench`: latency and throughput of the engine in this process and of a server over HTTP, and sums over GPUs.
 
+mod allreduce;
 mod eagle3;
 mod frontend;
 mod latency;
@@ -25,6 +26,7 @@ enum Command {
     Latency(Box<latency::Arguments>),
     Throughput(Box<throughput::Arguments>),
     Serve(Box<serve::Arguments>),
+    Allreduce(Box<allreduce::Arguments>),
     Eagle3(Box<eagle3::Arguments>),
     Frontend(frontend::Arguments),
 }
@@ -34,6 +36,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Latency(arguments) => latency::run(arguments),
         Command::Throughput(arguments) => throughput::run(arguments),
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Allreduce(arguments) => allreduce::run(arguments),
         Command::Eagle3(arguments) => eagle3::run(arguments),
         Command::Frontend(arguments) => frontend::run(arguments),
     }
