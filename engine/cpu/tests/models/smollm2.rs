@@ -6,13 +6,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use engine::executor::{RanksConfig, Speculation};
 use engine::load::{Model, OpenOptions, open_model};
+use engine::spec::{DraftShape, PaceReport, open_head};
 use engine::tokenizer::ChatInput;
+use engine::types::SamplingParams;
 use engine_cpu::{kernels::Precision, map_file};
 use safetensors::SafeTensors;
 use serde_json::{Map, Value, json};
 
-use crate::support::{Chunk, Rig, Settings, generate, ranks, start};
+use crate::support::{Chunk, Output, Rig, Served, Settings, config, generate, ranks, start};
 
 /// Share of positions at which the most likely token must be llama.cpp's.
 const EQUAL: f64 = 0.96;
@@ -169,4 +172,32 @@ fn a_chat_becomes_the_tokens_that_llama_cpp_makes_of_it() {
         let text = template.render(&input).expect("the template renders");
         assert_eq!(tokenizer.encode(&text, false).expect("the text encodes"), recorded.prompt, "{text}");
     }
+}
+
+/// Greedy answers to ten prompts with the head of `models/`, which is told to read the target at `taps`.
+fn speculate(taps: Option<&[usize]>) -> (Vec<Output>, PaceReport) {
+    let Model { config: model, source, .. } = model();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/eagle3-smollm2");
+    let head = open_head(&folder, &model, taps, map_file).expect("the head fits the model");
+    let speculation = Some(Speculation { head: Arc::new(head), shape: DraftShape::chain(4) });
+    let own = config(&Arc::new(model), &source, &Arc::default());
+    let mut served = Served::over(1, RanksConfig { speculation, ..own });
+    let params = SamplingParams { temperature: 0.0, max_tokens: 64, ..SamplingParams::default() };
+    let requests = Recorded::all().into_iter().take(10);
+    let requests: Vec<_> = requests.map(|recorded| (recorded.prompt, params.clone())).collect();
+    let outputs = served.answer(&requests);
+    served.stats();
+    (outputs, served.engine.speculation().expect("it speculates"))
+}
+
+/// The head of the tiny model hardly depends on its taps; this one does.
+#[test]
+fn wrong_taps_change_no_answer_and_are_named() {
+    let ((answers, right), (same, wrong)) = (speculate(None), speculate(Some(&[0, 1, 2])));
+    assert!(answers == same, "speculation changes no token, whatever the head says");
+    let tokens = [&right, &wrong].map(|report| report.tokens_per_verify.expect("it verified"));
+    assert!(tokens[0] > 2.0 && tokens[1] < 1.2, "tokens per verify: {tokens:?}");
+    assert_eq!(right.warning, None);
+    let warning = wrong.warning.expect("a warning");
+    assert!(warning.contains("wrong taps") && warning.contains("--eagle3-taps"), "{warning}");
 }

@@ -34,10 +34,13 @@ impl EventSink for Sink {
 
 impl Served {
     pub fn start(golden: &Golden, world_size: usize, capacity: Capacity, speculation: Option<Speculation>) -> Self {
-        let pace = speculation.as_ref().map(|own| PaceSettings { shape: own.shape, adaptive: false });
-        let ranks_config =
-            RanksConfig { capacity, speculation, ..config(&golden.config, &golden.weights, &Arc::default()) };
-        let executor = RanksExecutor::start(ranks(world_size), ranks_config, |_| {}).expect("the ranks start");
+        let own = config(&golden.config, &golden.weights, &Arc::default());
+        Self::over(world_size, RanksConfig { capacity, speculation, ..own })
+    }
+
+    pub fn over(world_size: usize, config: RanksConfig) -> Self {
+        let pace = config.speculation.as_ref().map(|own| PaceSettings { shape: own.shape, adaptive: false });
+        let executor = RanksExecutor::start(ranks(world_size), config, |_| {}).expect("the ranks start");
         let settings = EngineConfig { speculation: pace, ..EngineConfig::default() };
         let engine = Engine::start(Box::new(executor), Arc::new(NoText), Arc::new(NoObserver), settings);
         Self { engine: engine.expect("the engine starts"), next: 0, outputs: 0 }
