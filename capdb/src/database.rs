@@ -14,8 +14,8 @@ mod embedded {
 /// Why a database cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("cannot read the database in {path}: {source}")]
-    Io { path: String, source: std::io::Error },
+    #[error("cannot read the database in {path}: {cause}")]
+    Io { path: String, cause: std::io::Error },
     /// `capdb validate` shows all of them with their places.
     #[error("the database has {} error(s), the first: {}; `capdb validate` shows them all", .0.len(), load::first_error(.0))]
     Invalid(Vec<Problem>),
@@ -59,7 +59,7 @@ impl Database {
     /// A folder in the form of `capdb/data`.
     pub fn open(folder: &Path) -> Result<Self, OpenError> {
         let files =
-            load::folder(folder).map_err(|source| OpenError::Io { path: folder.display().to_string(), source })?;
+            load::folder(folder).map_err(|cause| OpenError::Io { path: folder.display().to_string(), cause })?;
         Self::from_files(files)
     }
 

@@ -36,6 +36,15 @@ fn a_wrong_flag_fails_at_once_and_says_what_is_meant() {
 }
 
 #[test]
+fn a_missing_path_is_named_and_its_cause_is_said_once() {
+    for command in [["plan", "nowhere"], ["serve", "nowhere"], ["serve", "nowhere/config.json"]] {
+        let (code, out, err) = run(&command);
+        assert_eq!((code, out.as_str()), (2, ""), "{command:?}: {err}");
+        assert!(err.contains("nowhere") && err.matches("os error").count() <= 1, "{command:?}: {err}");
+    }
+}
+
+#[test]
 fn settings_are_shown_with_who_set_them() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     writeln!(file, "tp-size: 2\nport: 9000").unwrap();

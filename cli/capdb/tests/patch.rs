@@ -247,3 +247,14 @@ fn a_process_that_dies_at_any_moment_can_be_reverted() {
         assert_eq!(after, original);
     }
 }
+
+#[test]
+fn a_missing_path_is_named_and_its_cause_is_said_once() {
+    for command in [&["patch", "check", "--gpu", "h200"][..], &["import"], &["patch", "revert"]] {
+        let output = capdb(&[command, &["--project", "sglang", "--path", "nowhere"]].concat());
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {error}");
+        assert!(error.contains("nowhere"), "{command:?}: {error}");
+        assert!(error.matches("os error").count() <= 1, "{command:?}: {error}");
+    }
+}

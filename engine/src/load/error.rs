@@ -17,8 +17,8 @@ pub struct ConfigError {
 /// Why a model cannot be opened. Every message names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    #[error("{path}: cannot be read: {source}")]
-    Read { path: String, source: std::io::Error },
+    #[error("{path}: cannot be read: {cause}")]
+    Read { path: String, cause: std::io::Error },
     #[error("{path}: {message}")]
     File { path: String, message: String },
     #[error(transparent)]

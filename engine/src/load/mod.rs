@@ -172,7 +172,7 @@ fn find_in_folder(folder: &Path, format: LoadFormat) -> Result<Place, LoadError>
         return Ok(Place::Folder { config, folder: folder.to_owned() });
     }
     let path = folder.display().to_string();
-    let entries = std::fs::read_dir(folder).map_err(|source| LoadError::Read { path: path.clone(), source })?;
+    let entries = std::fs::read_dir(folder).map_err(|cause| LoadError::Read { path: path.clone(), cause })?;
     let files = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
     let mut found: Vec<PathBuf> = files.filter(|file| file.extension().is_some_and(|end| end == "gguf")).collect();
     match (found.pop(), found.len()) {
@@ -185,7 +185,7 @@ fn find_in_folder(folder: &Path, format: LoadFormat) -> Result<Place, LoadError>
 }
 
 pub(crate) fn read_text(path: &Path) -> Result<String, LoadError> {
-    std::fs::read_to_string(path).map_err(|source| LoadError::Read { path: path.display().to_string(), source })
+    std::fs::read_to_string(path).map_err(|cause| LoadError::Read { path: path.display().to_string(), cause })
 }
 
 /// Parses a file that must hold one JSON object.

@@ -31,7 +31,7 @@ pub(super) fn from_folder(folder: &Path, options: &OpenOptions) -> Result<Text, 
     let tokenizer = match path.is_file() {
         true => {
             let name = path.display().to_string();
-            let json = std::fs::read(&path).map_err(|source| LoadError::Read { path: name.clone(), source })?;
+            let json = std::fs::read(&path).map_err(|cause| LoadError::Read { path: name.clone(), cause })?;
             Some(Arc::new(Tokenizer::from_json(&name, &json, &settings)?))
         }
         false => None,

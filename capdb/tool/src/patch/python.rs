@@ -26,8 +26,8 @@ pub enum SourceError {
     Syntax { path: String, line: usize },
     #[error("{path}:{line}: {what}")]
     Shape { path: String, line: usize, what: String },
-    #[error("{path}: {source}")]
-    Io { path: String, source: std::io::Error },
+    #[error("{path}: {cause}")]
+    Io { path: String, cause: std::io::Error },
 }
 
 /// A parsed file.
@@ -124,9 +124,9 @@ impl Source {
 
 /// Where `relative` lies below `root`, and its bytes: a plain file inside the tree, and no larger than is read.
 pub fn read(root: &Path, relative: &str) -> Result<(PathBuf, Vec<u8>), SourceError> {
-    let io = |source: std::io::Error| match source.kind() {
+    let io = |cause: std::io::Error| match cause.kind() {
         std::io::ErrorKind::NotFound => SourceError::Missing(relative.to_owned()),
-        _ => SourceError::Io { path: relative.to_owned(), source },
+        _ => SourceError::Io { path: relative.to_owned(), cause },
     };
     let path = root.join(relative).canonicalize().map_err(io)?;
     if !path.starts_with(root) {

@@ -23,8 +23,8 @@ pub struct Release {
 /// Why an installation cannot be judged.
 #[derive(Debug, thiserror::Error)]
 pub enum ReleaseError {
-    #[error("{path}: {source}")]
-    Io { path: String, source: std::io::Error },
+    #[error("{path}: {cause}")]
+    Io { path: String, cause: std::io::Error },
     #[error("{path}: holds no package `{project}`; give the folder site-packages, or the package's own folder")]
     NoPackage { path: String, project: PatchProject },
     #[error(
@@ -43,7 +43,7 @@ impl Release {
     /// Looks into site-packages, or into the package's own folder.
     pub fn find(project: PatchProject, path: &Path) -> Result<Self, ReleaseError> {
         let shown = path.display().to_string();
-        let folder = path.canonicalize().map_err(|source| ReleaseError::Io { path: shown.clone(), source })?;
+        let folder = path.canonicalize().map_err(|cause| ReleaseError::Io { path: shown.clone(), cause })?;
         let name = project.word();
         let root = if folder.join(name).join("__init__.py").is_file() {
             folder
@@ -63,7 +63,7 @@ impl Release {
 
 /// The version in `*.dist-info/METADATA`.
 fn registered(root: &Path, project: PatchProject) -> Result<Option<String>, ReleaseError> {
-    let io = |source| ReleaseError::Io { path: root.display().to_string(), source };
+    let io = |cause| ReleaseError::Io { path: root.display().to_string(), cause };
     let prefix = format!("{}-", project.word());
     let mut found: Option<String> = None;
     for entry in std::fs::read_dir(root).map_err(io)? {

@@ -31,8 +31,8 @@ impl Input {
 /// Why the files cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    #[error("cannot read {path}: {source}")]
-    Io { path: PathBuf, source: io::Error },
+    #[error("cannot read {path}: {cause}")]
+    Io { path: PathBuf, cause: io::Error },
     /// The caller knows why.
     #[error("the database that the files belong to cannot be read")]
     Context,
@@ -85,13 +85,13 @@ impl Input {
 
 /// Every file of a database, by its folder.
 pub fn folder_files(folder: &Path) -> Result<Vec<TextFile>, InputError> {
-    load::folder(folder).map_err(|source| InputError::Io { path: folder.to_path_buf(), source })
+    load::folder(folder).map_err(|cause| InputError::Io { path: folder.to_path_buf(), cause })
 }
 
 /// One file, not part of a database.
 pub fn read_file(path: &Path) -> Result<TextFile, InputError> {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let bytes = load::read_bounded(path).map_err(|source| InputError::Io { path: path.to_path_buf(), source })?;
+    let bytes = load::read_bounded(path).map_err(|cause| InputError::Io { path: path.to_path_buf(), cause })?;
     Ok(TextFile { path: path.display().to_string(), relative: name, bytes })
 }
 

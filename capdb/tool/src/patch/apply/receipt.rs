@@ -46,8 +46,8 @@ pub struct Entry {
 /// Why the record cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiptError {
-    #[error("{path}: {source}")]
-    Io { path: String, source: std::io::Error },
+    #[error("{path}: {cause}")]
+    Io { path: String, cause: std::io::Error },
     #[error("{path}: is no record of an edit ({why}); the originals lie beside it")]
     Broken { path: String, why: String },
     #[error("{path}: the original is not what the record says it was; reinstall the package to have it back")]
@@ -154,8 +154,8 @@ fn is_lock(entry: Option<fs::DirEntry>) -> bool {
     entry.is_some_and(|entry| entry.file_name() == "lock")
 }
 
-fn io(path: &Path, source: std::io::Error) -> ReceiptError {
-    ReceiptError::Io { path: path.display().to_string(), source }
+fn io(path: &Path, cause: std::io::Error) -> ReceiptError {
+    ReceiptError::Io { path: path.display().to_string(), cause }
 }
 
 impl Receipt {

@@ -35,8 +35,8 @@ pub enum WriteError {
     ChangedSince { path: String, original: String, folder: String },
     #[error("{0}: nothing was edited here, so there is nothing to restore")]
     NothingEdited(String),
-    #[error("{path}: {source}")]
-    Io { path: String, source: io::Error },
+    #[error("{path}: {cause}")]
+    Io { path: String, cause: io::Error },
     #[error(transparent)]
     Receipt(#[from] ReceiptError),
     #[error(transparent)]
@@ -44,8 +44,8 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    pub(super) fn io(path: &Path, source: io::Error) -> Self {
-        Self::Io { path: path.display().to_string(), source }
+    pub(super) fn io(path: &Path, cause: io::Error) -> Self {
+        Self::Io { path: path.display().to_string(), cause }
     }
 }
 
