@@ -1,6 +1,6 @@
 //! Attention over pages: against softmax written out, and the same for every batch, chunk, thread and instruction set.
 
-use crate::support::Random;
+use crate::random::Random;
 use engine::backend::{Blocks, CacheLayout, CacheShape, HeadGroups, Segment, StepInput, TreeMask};
 use engine_cpu::kernels::{Attention, CacheElement, Compute, Isa, KeyValueCache, KeyValueColumns, Pool, Precision};
 use half::f16;

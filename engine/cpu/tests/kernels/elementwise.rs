@@ -1,6 +1,6 @@
 //! Norms, activations and softmax against their definitions, on every instruction set.
 
-use crate::support::Random;
+use crate::random::Random;
 use engine::model::Activation;
 use engine_cpu::kernels::{Compute, Isa, Pool, Precision};
 

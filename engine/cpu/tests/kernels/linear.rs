@@ -1,6 +1,7 @@
 //! Matrix products: every format, instruction set, precision, number of rows and of threads.
 
-use crate::support::{KINDS, Random, Weight, weights, whole};
+use crate::random::{KINDS, Random};
+use crate::support::{Weight, weights, whole};
 use engine::weights::{WeightType, dequantise::dequantise};
 use engine_cpu::kernels::{Compute, Isa, Pool, Precision, QuantMatrix};
 

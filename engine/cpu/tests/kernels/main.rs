@@ -5,4 +5,5 @@ mod attention;
 mod elementwise;
 mod linear;
 mod pool;
+mod random;
 mod support;

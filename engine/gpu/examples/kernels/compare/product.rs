@@ -8,22 +8,8 @@ use engine_gpu::kernels::{self, Format, Product};
 use half::bf16;
 
 use super::Report;
-use crate::random::floats;
+use crate::random::{KINDS, floats};
 use crate::rig::{Failure, Rig, launched};
-
-pub const KINDS: [WeightType; 11] = [
-    WeightType::F32,
-    WeightType::F16,
-    WeightType::Bf16,
-    WeightType::Q8_0,
-    WeightType::Q4_0,
-    WeightType::Q4_1,
-    WeightType::Q5_0,
-    WeightType::Q5_1,
-    WeightType::Q4K,
-    WeightType::Q5K,
-    WeightType::Q6K,
-];
 
 /// Sums in f32 in another order.
 const SUMS: f64 = 1e-5;

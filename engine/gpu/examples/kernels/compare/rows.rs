@@ -7,8 +7,7 @@ use engine_gpu::kernels::{self, Activate, Add, CopyColumns, Dequantise, Embed, F
 use half::bf16;
 
 use super::Report;
-use super::product::KINDS;
-use crate::random::floats;
+use crate::random::{KINDS, floats};
 use crate::rig::{Failure, Rig, launched};
 
 /// One rounding of f32 arithmetic to bf16.
