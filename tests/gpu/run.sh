@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one go: tests/gpu/run.sh PROGRAMS OUT [PART...]
-# PROGRAMS: a folder with archway and the example programs `models` and `faults` of engine-gpu.
-# OUT: where logs go. Parts: doctor models faults demo speed (default: doctor models faults).
+# PROGRAMS: a folder with archway and the example programs `kernels`, `models` and `faults` of engine-gpu.
+# OUT: where logs go. Parts: doctor kernels models faults demo speed batches memcheck racecheck (default: doctor kernels models faults).
 set -u
 programs=${1:?folder of the programs}
 out=${2:?folder for logs}
 shift 2
-parts=${*:-doctor models faults}
+parts=${*:-doctor kernels models faults}
 root=$(cd "$(dirname "$0")/../.." && pwd)
 mkdir -p "$out"
 export XDG_CACHE_HOME=${XDG_CACHE_HOME:-$out/cache}
@@ -34,6 +34,11 @@ latency() {
 for chosen in $parts; do
     case $chosen in
     doctor) part doctor "$programs/archway" doctor ;;
+    kernels) LINES_SHOWN=40 part kernels "$programs/kernels" compare ;;
+    # Under the checker kernels run one after another, as they do without dependent launch.
+    memcheck | racecheck)
+        part "$chosen" compute-sanitizer --tool "$chosen" --error-exitcode 9 "$programs/kernels" compare serial
+        ;;
     models) LINES_SHOWN=60 part models "$programs/models" "$root/tests/golden" ;;
     faults) part faults "$programs/faults" ;;
     demo)
