@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use crate::assembly::{Assembly, Index};
-use crate::load::{self, Loaded, TextFile};
+use crate::load::{self, FileKind, Loaded, TextFile};
 use crate::problem::{Problem, Severity};
-use crate::resolve::{Layer, LayerKind, RecordError, Resolved};
+use crate::record::Overlay;
+use crate::resolve::{Layer, LayerKind, OVERLAY_LAYER, RecordError, Resolved};
 
 mod embedded {
     include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
@@ -19,6 +20,8 @@ pub enum OpenError {
     /// `capdb validate` shows all of them with their places.
     #[error("the database has {} error(s), the first: {}; `capdb validate` shows them all", .0.len(), load::first_error(.0))]
     Invalid(Vec<Problem>),
+    #[error("{path}: the overlay applies to `{id}`, and there is no such record; known are {}", .known.join(", "))]
+    OverlayTarget { path: String, id: String, known: Vec<String> },
 }
 
 /// Why a record cannot be had.
@@ -36,7 +39,14 @@ pub struct Database {
     index: Index,
     /// `None` for the compiled copy.
     files: Option<Assembly>,
-    overlay: Option<Box<Loaded>>,
+    overlay: Option<Box<Laid>>,
+}
+
+/// An overlay as a tree and in its type.
+#[derive(Debug)]
+struct Laid {
+    loaded: Loaded,
+    overlay: Overlay,
 }
 
 impl Database {
@@ -74,17 +84,27 @@ impl Database {
         }
     }
 
-    /// Lays a site overlay over every record that it applies to.
+    /// Lays a site overlay over every record that it applies to. Errors: a file that is no overlay, or one for a record
+    /// that does not exist.
     pub fn with_overlay(mut self, file: TextFile) -> Result<Self, OpenError> {
-        let mut loaded = Loaded::read(file);
+        let mut loaded = Loaded { kind: Some(FileKind::Overlay), ..Loaded::read(file) };
         let problems = std::mem::take(&mut loaded.document.problems);
         if problems.iter().any(|problem| problem.severity == Severity::Error) {
             return Err(OpenError::Invalid(problems));
         }
-        crate::typed::read::<crate::record::Overlay>(&mut loaded)
-            .map_err(|problem| OpenError::Invalid(vec![problem]))?;
-        self.overlay = Some(Box::new(loaded));
+        let (overlay, _newer) =
+            crate::typed::read::<Overlay>(&mut loaded).map_err(|problem| OpenError::Invalid(vec![problem]))?;
+        if self.index.id_of(&overlay.applies_to) != Some(overlay.applies_to.as_str()) {
+            let (path, id) = (loaded.file.path.clone(), overlay.applies_to.clone());
+            return Err(OpenError::OverlayTarget { path, id, known: self.index.ids() });
+        }
+        self.overlay = Some(Box::new(Laid { loaded, overlay }));
         Ok(self)
+    }
+
+    /// The site overlay that is laid over it.
+    pub fn overlay(&self) -> Option<&Overlay> {
+        self.overlay.as_ref().map(|laid| &laid.overlay)
     }
 
     pub fn index(&self) -> &Index {
@@ -111,20 +131,19 @@ impl Database {
     }
 
     fn lay_overlay(&self, resolved: &mut Resolved) {
-        let Some((loaded, node)) = self.overlay.as_ref().and_then(|loaded| Some((loaded, loaded.root()?))) else {
-            return;
-        };
+        let laid = self.overlay.as_ref().map(|laid| &laid.loaded);
+        let Some((loaded, node)) = laid.and_then(|loaded| Some((loaded, loaded.root()?))) else { return };
         let target = node.get("applies_to").and_then(|node| node.text());
         if target != Some(resolved.id.as_str()) && target != resolved.arch.as_deref() {
             return;
         }
         let mut node = node.clone();
-        for key in ["applies_to", "fingerprint", "schema"] {
+        for key in ["applies_to", "fingerprint", "schema", "sources"] {
             node.remove(&format!("/{key}"));
         }
         resolved.apply(&Layer {
             kind: LayerKind::Overlay,
-            id: "overlay",
+            id: OVERLAY_LAYER,
             file: &loaded.file.path,
             bytes: &loaded.file.bytes,
             node: &node,

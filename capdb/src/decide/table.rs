@@ -6,7 +6,7 @@ use super::facts::HostFacts;
 use super::reason::{Reason, Reasons};
 use crate::assembly::Index;
 use crate::quantity::Size;
-use crate::record::{AlgorithmId, Dtype, Fusion, FusionId, StackRange, Support, Topology, WorldSizes};
+use crate::record::{AlgorithmId, Dtype, EvidenceKind, Fusion, FusionId, StackRange, Support, Topology, WorldSizes};
 use crate::resolve::{Provenance, RecordError, Resolved};
 
 /// A limit of one world size.
@@ -243,6 +243,8 @@ fn ladders(resolved: &Resolved, preferred: &[crate::record::Ladder]) -> Vec<Ladd
     let list = resolved.origins.get("/allreduce/preferred");
     let own = |evidence: &Option<crate::record::Evidence>| match (list, evidence) {
         (Some(origin), _) if origin.inherited => Provenance::Inherited,
+        // Below an overlay's ladders stand those of the record, which may have come from a parent.
+        (_, Some(evidence)) if evidence.kind == EvidenceKind::Inherited => Provenance::Inherited,
         (_, Some(evidence)) if evidence.kind.counts_when_strict() => Provenance::Known,
         (_, Some(_)) => Provenance::Guessed,
         (Some(origin), None) => origin.provenance(),

@@ -218,6 +218,9 @@ pub struct Overlay {
     /// What the machine looked like; compared with the machine that reads it.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub fingerprint: IndexMap<String, String>,
+    /// Runs that its evidence cites and that `sources.yaml` does not know.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub sources: IndexMap<String, Source>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "AllReduce")]
     pub allreduce: Option<AllReduce>,

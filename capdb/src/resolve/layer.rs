@@ -8,12 +8,15 @@ use serde_json::{Map, Value};
 use super::Resolved;
 use super::origin::Origin;
 use crate::load;
-use crate::record::Evidence;
+use crate::record::{Evidence, EvidenceKind};
 use crate::yaml::{Node, NodeKind};
 
 /// Keys that name a record rather than describe it: a child never takes them from its parent.
 const OWN_KEYS: &[&str] =
     &["schema", "id", "name", "compute_capability", "extends", "aliases", "notes", "compile", "compiles_for"];
+
+/// Layer of an overlay's values in their origins.
+pub const OVERLAY_LAYER: &str = "overlay";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayerKind {
@@ -98,6 +101,9 @@ fn read_evidence(node: &Node) -> Option<Evidence> {
 fn walk(resolved: &mut Resolved, layer: &Layer<'_>, node: &Node, pointer: &str, scope: &Scope) {
     match &node.kind {
         NodeKind::Null => remove(resolved, pointer),
+        NodeKind::Sequence(_) if layer.kind == LayerKind::Overlay && pointer == LADDERS => {
+            join_ladders(resolved, layer, node, scope)
+        }
         NodeKind::Mapping(entries) => {
             // Evidence is one statement: a child's replaces the parent's whole.
             if pointer.ends_with("/evidence") {
@@ -111,6 +117,35 @@ fn walk(resolved: &mut Resolved, layer: &Layer<'_>, node: &Node, pointer: &str, 
         }
         _ => set(resolved, layer, node, pointer, scope),
     }
+}
+
+/// Where the ladders of a record stand.
+const LADDERS: &str = "/allreduce/preferred";
+
+/// A site measures some world sizes on one topology: its ladders stand before the record's, and replace only those of
+/// the same world size, topology and element type.
+fn join_ladders(resolved: &mut Resolved, layer: &Layer<'_>, node: &Node, scope: &Scope) {
+    let (before, origin) = (resolved.value.pointer(LADDERS).cloned(), resolved.origins.get(LADDERS).cloned());
+    set(resolved, layer, node, LADDERS, scope);
+    let Some(Value::Array(own)) = resolved.value.pointer_mut(LADDERS) else { return };
+    let key = |ladder: &Value| ["world_size", "topology", "dtype"].map(|key| ladder.get(key).cloned());
+    let replaced: Vec<_> = own.iter().map(key).collect();
+    let Some(Value::Array(before)) = before else { return };
+    let kept = before.into_iter().filter(|ladder| !replaced.contains(&key(ladder)));
+    own.extend(kept.map(|ladder| with_origin(ladder, origin.as_ref())));
+}
+
+/// A ladder that leaves its list takes along what the list said of it.
+fn with_origin(mut ladder: Value, origin: Option<&Origin>) -> Value {
+    let (Some(origin), Value::Object(fields)) = (origin, &mut ladder) else { return ladder };
+    let own = fields.get("evidence").and_then(|value| Evidence::deserialize(value).ok());
+    if let Some(mut evidence) = own.or_else(|| origin.evidence.clone()) {
+        if origin.inherited {
+            evidence.kind = EvidenceKind::Inherited;
+        }
+        fields.insert("evidence".to_owned(), serde_json::to_value(evidence).unwrap_or_default());
+    }
+    ladder
 }
 
 fn set(resolved: &mut Resolved, layer: &Layer<'_>, node: &Node, pointer: &str, scope: &Scope) {

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use layer::{Layer, LayerKind};
+pub use layer::{Layer, LayerKind, OVERLAY_LAYER};
 pub use origin::{Origin, Provenance};
 
 use crate::record::{AllReduce, Compile, Fusion, Limits, Speculative, Support};

@@ -16,6 +16,23 @@ pub struct Source {
     pub db: Option<PathBuf>,
 }
 
+/// `--overlay`, for commands that answer with what a machine would use.
+#[derive(Clone, Debug, clap::Args)]
+pub struct OverlayArgs {
+    /// Site overlay, e.g. one that `archway tune` wrote, laid over the database.
+    #[arg(long, value_name = "FILE")]
+    pub overlay: Option<PathBuf>,
+}
+
+impl OverlayArgs {
+    /// Lays the overlay over a database, if one was given.
+    pub fn lay(&self, database: Database) -> Result<Database> {
+        let Some(path) = &self.overlay else { return Ok(database) };
+        let file = validate::read_file(path)?;
+        database.with_overlay(file).with_context(|| format!("--overlay {}", path.display()))
+    }
+}
+
 impl Source {
     /// The folder, or `None` for the copy inside the program.
     pub fn folder(&self) -> Result<Option<PathBuf>> {

@@ -8,6 +8,7 @@ use super::prediction::Prediction;
 use super::report::{MachineReport, ModelReport, Plan, PlanVerdict, SiteReport};
 use super::request::PlanRequest;
 use super::sites::sites;
+use super::tuning::TuningReport;
 use crate::collective::Site;
 use crate::model::{Family, ModelConfig};
 use crate::types::Phase;
@@ -26,6 +27,9 @@ pub fn build(request: &PlanRequest) -> Result<Plan, PlanError> {
     let mut refusals: Vec<String> = refusals(&sites);
     refusals.extend(memory.shortage());
     let mut warnings = warnings(request, &model, &sites);
+    // A tuning of another machine may still be the best that is known; who is strict does not rest on it.
+    let mismatch = request.tuning.as_ref().and_then(TuningReport::mismatch);
+    if request.strict { &mut refusals } else { &mut warnings }.extend(mismatch);
     if memory.device.is_none() {
         warnings.push("the record does not give the product's memory, so the memory plan is not checked".to_owned());
     }
@@ -44,6 +48,7 @@ pub fn build(request: &PlanRequest) -> Result<Plan, PlanError> {
         memory,
         kernels: kernels(&request.config, &request.machine),
         draft: request.draft.clone(),
+        tuning: request.tuning.clone(),
         prediction: Prediction::of(request, direct(&sites)),
         sites,
     })

@@ -15,10 +15,15 @@ mod render;
 mod report;
 mod request;
 mod sites;
+pub mod tuning;
 
 pub use build::build;
 /// The database's own words, so that nobody else has to import `capdb`.
-pub use capdb::{database::Database, quantity::Version, record::Topology};
+pub use capdb::{
+    database::Database,
+    quantity::Version,
+    record::{AlgorithmId, Dtype, Topology},
+};
 pub use device::{
     DeviceAnswer, DeviceValue, KernelTarget, RecordCheck, architectures, check_device, device_record,
     feature_attributes, kernel_target,

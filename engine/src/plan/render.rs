@@ -49,6 +49,10 @@ fn head(text: &mut String, plan: &Plan) -> fmt::Result {
         if !machine.assumed.is_empty() {
             writeln!(text, "assumed   {}; nobody asked the machine", machine.assumed.join("; "))?;
         }
+        if let Some(tuning) = &plan.tuning {
+            let fits = if tuning.differences.is_empty() { "measured here" } else { "measured elsewhere" };
+            writeln!(text, "tuning    {} ({fits})", tuning.file)?;
+        }
     } else {
         writeln!(text, "machine   {}", machine.name)?;
     }

@@ -4,6 +4,7 @@ use serde::{Serialize, Serializer};
 
 use super::memory::MemoryPlan;
 use super::prediction::Prediction;
+use super::tuning::TuningReport;
 use crate::collective::{Operation, Site};
 use crate::spec::DraftShape;
 use crate::types::Phase;
@@ -30,6 +31,8 @@ pub struct Plan {
     pub tensor_parallel: usize,
     pub memory: MemoryPlan,
     pub kernels: Vec<KernelLine>,
+    /// The tuning that the ladders come from; none where the record alone was asked.
+    pub tuning: Option<TuningReport>,
     /// The draft model; none without speculation, or where only its sizes were given.
     pub draft: Option<DraftReport>,
     /// What speculation should need to pay; none without it, or where the record has no bandwidth.

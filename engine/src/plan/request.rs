@@ -4,6 +4,7 @@ use capdb::record::AlgorithmId;
 
 use super::machine::Machine;
 use super::report::DraftReport;
+use super::tuning::TuningReport;
 use crate::model::ModelConfig;
 
 /// Which all-reduce the user asked for.
@@ -74,6 +75,8 @@ pub struct PlanRequest {
     pub speculation: Option<SpeculationShape>,
     /// The head that was opened, for display.
     pub draft: Option<DraftReport>,
+    /// The tuning that is laid over the machine's record.
+    pub tuning: Option<TuningReport>,
 }
 
 impl PlanRequest {
@@ -99,6 +102,7 @@ impl PlanRequest {
             memory_fraction: 0.9,
             speculation: None,
             draft: None,
+            tuning: None,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use capdb::resolve::Resolved;
+use capdb::resolve::{OVERLAY_LAYER, Resolved};
 use serde::Serialize;
 
 use crate::yaml_text::flow;
@@ -33,7 +33,8 @@ pub(super) fn compare(id: &str, old: &Resolved, new: &Resolved, changes: &mut Ve
     // Evidence is compared with the value that it is about.
     for pointer in pointers.into_iter().filter(|pointer| !pointer.contains("evidence")) {
         // A product repeats every value of its architecture, where the change is listed already.
-        let own = |resolved: &Resolved| resolved.origins.get(pointer).is_some_and(|origin| origin.layer == id);
+        let stands = |layer: &str| layer == id || layer == OVERLAY_LAYER;
+        let own = |resolved: &Resolved| resolved.origins.get(pointer).is_some_and(|origin| stands(&origin.layer));
         if new.gpu.is_some() && !own(old) && !own(new) {
             continue;
         }

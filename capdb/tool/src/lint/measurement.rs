@@ -11,7 +11,13 @@ pub static LINT: Lint = Lint {
 };
 
 fn check(tree: &Tree<'_>, problems: &mut Vec<Problem>) {
-    let Some((loaded, root)) = tree.single(FileKind::Sources) else { return };
+    let files = tree.files().filter(|loaded| matches!(loaded.kind, Some(FileKind::Sources | FileKind::Overlay)));
+    for (loaded, root) in files.filter_map(|loaded| Some((loaded, loaded.root()?))) {
+        sources(&loaded.file.path, root, problems);
+    }
+}
+
+fn sources(path: &str, root: &Node, problems: &mut Vec<Problem>) {
     for entry in root.get("sources").map(Node::entries).unwrap_or_default() {
         if entry.value.get("kind").and_then(Node::text) != Some("measurement") {
             continue;
@@ -21,7 +27,7 @@ fn check(tree: &Tree<'_>, problems: &mut Vec<Problem>) {
         if !missing.is_empty() {
             let message = format!("the measurement `{}` does not give its {}", entry.key, missing.join(", "));
             problems.push(
-                Problem::error(LINT.name, &loaded.file.path, entry.key_span.clone(), message)
+                Problem::error(LINT.name, path, entry.key_span.clone(), message)
                     .hint("a figure without its machine cannot be checked; if nobody knows, it is a `thread`"),
             );
         }

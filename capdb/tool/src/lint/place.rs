@@ -5,8 +5,10 @@ use std::ops::Range;
 
 use capdb::load::{FileKind, Loaded};
 use capdb::problem::Problem;
+use capdb::record::Source;
 use capdb::resolve::Resolved;
 use capdb::yaml::{Node, NodeKind};
+use indexmap::IndexMap;
 use serde::de::DeserializeOwned;
 
 use super::Tree;
@@ -43,6 +45,12 @@ impl<'a> Subject<'a> {
     /// The record with its parents.
     pub fn resolved(&self) -> Option<&Resolved> {
         self.resolved.get_or_init(|| self.is_record().then(|| self.tree.resolve(self.id())).flatten()).as_ref()
+    }
+
+    /// Sources that an overlay brings along.
+    pub fn own_sources(&self) -> IndexMap<String, Source> {
+        let own = (self.kind == FileKind::Overlay).then(|| self.part("/sources")).flatten();
+        own.unwrap_or_default()
     }
 
     /// A part of the file in its own type.

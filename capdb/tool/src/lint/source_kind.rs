@@ -17,12 +17,13 @@ fn check(subject: &Subject<'_>, problems: &mut Vec<Problem>) {
     if subject.kind == FileKind::Cases {
         return;
     }
-    let mut found = Vec::new();
+    let (mut found, own) = (Vec::new(), subject.own_sources());
     evidence(subject.root, &mut found);
     for node in found {
         let word = |key: &str| node.get(key).and_then(Node::text).unwrap_or_default();
         let Ok(kind) = word("kind").parse::<EvidenceKind>() else { continue };
-        let Some(source) = subject.tree.index().sources.sources.get(word("source")) else { continue };
+        let shared = &subject.tree.index().sources.sources;
+        let Some(source) = own.get(word("source")).or_else(|| shared.get(word("source"))) else { continue };
         if !carries(source.kind, kind) {
             let message = format!("a source of kind `{}` cannot make a value `{kind}`", source.kind);
             let span = node.get("kind").map_or(node.span.clone(), |kind| kind.span.clone());

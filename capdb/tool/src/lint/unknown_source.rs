@@ -7,7 +7,7 @@ use crate::validate::suggest;
 
 pub static LINT: Lint = Lint {
     name: "unknown-source",
-    about: "Every `source` names an entry of sources.yaml.",
+    about: "Every `source` names an entry of sources.yaml; an overlay may bring sources of its own.",
     check: Check::Record(check),
 };
 
@@ -21,13 +21,14 @@ fn check(subject: &Subject<'_>, problems: &mut Vec<Problem>) {
         FileKind::Manifest | FileKind::Vocab | FileKind::Order | FileKind::Cases => {}
         _ => cites(subject.root, &mut cited),
     }
-    let known = &subject.tree.index().sources.sources;
+    let own = subject.own_sources();
+    let known = || subject.tree.index().sources.sources.keys().chain(own.keys());
     for node in cited {
         let word = node.text().unwrap_or_default();
-        if known.contains_key(word) {
+        if known().any(|id| id == word) {
             continue;
         }
-        let candidates: Vec<&str> = known.keys().map(String::as_str).collect();
+        let candidates: Vec<&str> = known().map(String::as_str).collect();
         let problem = subject.error(LINT.name, node.span.clone(), format!("there is no source `{word}`"));
         problems.push(match suggest::nearest(word, candidates) {
             Some(near) => problem.hint(format!("did you mean `{near}`?")).fix(near),

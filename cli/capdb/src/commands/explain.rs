@@ -8,7 +8,7 @@ use capdb_tool::answer;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::output::{self, FormatArgs};
-use crate::source::Source;
+use crate::source::{OverlayArgs, Source};
 
 /// Explain a decision: which all-reduce algorithm and which fusion a message takes on a machine, and why not another.
 ///
@@ -74,11 +74,13 @@ pub struct Args {
     #[arg(long)]
     allow_fallback: bool,
     #[command(flatten)]
+    overlay: OverlayArgs,
+    #[command(flatten)]
     format: FormatArgs,
 }
 
 pub fn run(args: &Args, source: &Source) -> Result<ExitCode> {
-    let database = source.open()?;
+    let database = args.overlay.lay(source.open()?)?;
     let answer = ask(&database, &args.given(), None)?;
     if args.format.is_json() {
         output::json(&answer::to_json(&answer)?)?;

@@ -49,7 +49,7 @@ impl Command {
             Self::Explain(args) => explain::run(args, source),
             Self::Test(args) => test::run(args, source),
             Self::List(args) => list::run(args, source),
-            Self::Diff(args) => diff::run(args),
+            Self::Diff(args) => diff::run(args, source),
             Self::Patch(args) => patch::run(args, source),
             Self::Import(args) => import::run(args, source),
             Self::Drift(args) => drift::run(args, source),

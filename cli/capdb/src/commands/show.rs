@@ -5,7 +5,7 @@ use capdb_tool::show;
 use clap::ValueEnum;
 
 use crate::output;
-use crate::source::Source;
+use crate::source::{OverlayArgs, Source};
 
 /// Show one record with everything merged: each value with its evidence, file and line.
 #[derive(clap::Args)]
@@ -18,6 +18,8 @@ Examples:
 pub struct Args {
     /// Id of an architecture or a product, an alias, or a compute capability.
     id: String,
+    #[command(flatten)]
+    overlay: OverlayArgs,
     /// How to print.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: FormatWord,
@@ -36,7 +38,7 @@ enum FormatWord {
 }
 
 pub fn run(args: &Args, source: &Source) -> Result<ExitCode> {
-    let resolved = source.record(&source.open()?, &args.id)?;
+    let resolved = source.record(&args.overlay.lay(source.open()?)?, &args.id)?;
     if args.json || args.format == FormatWord::Json {
         output::json(&show::to_json(&resolved))?;
     } else {

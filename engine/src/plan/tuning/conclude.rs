@@ -1,0 +1,70 @@
+//! Times → which algorithm up to which size, and up to which size fusing pays.
+
+use std::collections::BTreeMap;
+
+use capdb::record::{AlgorithmId, Dtype};
+
+use super::measurement::{Group, NormPoint, SumPoint};
+
+/// An algorithm stays where it is slower by no more than this share: a ladder that changes back and forth within the
+/// spread of its figures says nothing.
+const TOLERANCE: f64 = 0.02;
+
+/// One rung: the algorithm of messages up to a size, inclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub up_to: u64,
+    pub algorithm: AlgorithmId,
+}
+
+/// The ladder of one element type; empty where nothing was measured.
+pub fn ladder(sums: &[SumPoint], dtype: Dtype) -> Vec<Step> {
+    let mut sizes: BTreeMap<u64, Vec<&SumPoint>> = BTreeMap::new();
+    for sum in sums.iter().filter(|sum| sum.dtype == dtype) {
+        sizes.entry(sum.bytes).or_default().push(sum);
+    }
+    let mut steps: Vec<Step> = Vec::new();
+    for (up_to, points) in sizes {
+        let Some(best) = points.iter().min_by(|a, b| a.microseconds.total_cmp(&b.microseconds)) else { continue };
+        let stays = steps.last().is_some_and(|last| {
+            let time = points.iter().find(|point| point.algorithm == last.algorithm).map(|point| point.microseconds);
+            time.is_some_and(|time| time <= best.microseconds * (1.0 + TOLERANCE))
+        });
+        match steps.last_mut() {
+            Some(last) if stays => last.up_to = up_to,
+            _ => steps.push(Step { up_to, algorithm: best.algorithm }),
+        }
+    }
+    steps
+}
+
+/// The algorithm of a message; none above the ladder.
+pub fn algorithm(ladder: &[Step], bytes: u64) -> Option<AlgorithmId> {
+    ladder.iter().find(|step| bytes <= step.up_to).map(|step| step.algorithm)
+}
+
+/// The largest message that its own ladder's algorithm sums and normalises in one kernel no slower than in two, and so
+/// for all that were measured below it. None where fusing does not pay at all, or was not measured.
+pub fn fusion_limit(group: &Group, ladder: &[Step]) -> Option<u64> {
+    let mut sizes: BTreeMap<u64, Vec<&NormPoint>> = BTreeMap::new();
+    for norm in &group.norms {
+        sizes.entry(norm.bytes()).or_default().push(norm);
+    }
+    let mut limit = None;
+    for (bytes, points) in sizes {
+        let Some(own) = algorithm(ladder, bytes).filter(|own| *own != AlgorithmId::Nccl) else { break };
+        let time = |fused: bool, width: u32| {
+            let same = |norm: &&&NormPoint| (norm.algorithm, norm.fused, norm.width) == (own, fused, width);
+            points.iter().find(same).map(|norm| norm.microseconds)
+        };
+        let pays = |width: u32| match (time(true, width), time(false, width)) {
+            (Some(fused), Some(unfused)) => fused <= unfused * (1.0 + TOLERANCE),
+            _ => false,
+        };
+        if !points.iter().all(|norm| pays(norm.width)) {
+            break;
+        }
+        limit = Some(bytes);
+    }
+    limit
+}

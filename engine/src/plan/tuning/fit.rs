@@ -1,0 +1,110 @@
+//! Whether a tuning file was measured on a machine like the one that reads it.
+
+use std::fmt;
+
+use capdb::database::Database;
+use capdb::record::Topology;
+use indexmap::IndexMap;
+use serde::Serialize;
+
+/// Name of the warning, and under strict of the refusal.
+const MISMATCH: &str = "tuning_mismatch";
+
+/// What is known of the machine that a plan is for. What is unknown is not compared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MachineFacts {
+    /// The driver's name of the device.
+    pub gpu: Option<String>,
+    pub driver: Option<String>,
+    /// The library that is loaded.
+    pub nccl: Option<String>,
+    pub kernels: Option<String>,
+    /// Of this many ranks.
+    pub topology: Option<(u32, Topology)>,
+}
+
+/// A fact that differs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    pub fact: String,
+    pub measured: String,
+    pub here: String,
+}
+
+/// The tuning that a plan rests on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TuningReport {
+    pub file: String,
+    /// Record that it is laid over.
+    pub applies_to: String,
+    pub fingerprint: IndexMap<String, String>,
+    /// Empty where the file fits the machine.
+    pub differences: Vec<Difference>,
+}
+
+impl MachineFacts {
+    /// Each known fact under its name in a fingerprint.
+    pub(super) fn entries(&self) -> IndexMap<String, String> {
+        let mut entries = IndexMap::new();
+        let known = [("gpu", &self.gpu), ("driver", &self.driver), ("nccl", &self.nccl), ("kernels", &self.kernels)];
+        for (name, value) in known {
+            entries.extend(value.as_ref().map(|value| (name.to_owned(), value.clone())));
+        }
+        entries.extend(self.topology.map(|(ranks, topology)| (topology_key(ranks), topology.word().to_owned())));
+        entries
+    }
+}
+
+pub(super) fn topology_key(ranks: u32) -> String {
+    format!("topology_{ranks}")
+}
+
+impl TuningReport {
+    /// Compares the overlay of a database with a machine whose record is `record` on the architecture `arch`. None where
+    /// no overlay is laid over the database.
+    pub fn new(
+        database: &Database,
+        file: &str,
+        (record, arch): (&str, Option<&str>),
+        facts: &MachineFacts,
+    ) -> Option<Self> {
+        let overlay = database.overlay()?;
+        let difference = |fact: &str, measured: &str, here: &str| Difference {
+            fact: fact.to_owned(),
+            measured: measured.to_owned(),
+            here: here.to_owned(),
+        };
+        let mut differences = Vec::new();
+        if overlay.applies_to != record && Some(overlay.applies_to.as_str()) != arch {
+            differences.push(difference("record", &overlay.applies_to, record));
+        }
+        for (fact, here) in facts.entries() {
+            // A fact that the file does not give was not asked when it was made; a world size that was not measured
+            // changes nothing for this one.
+            let Some(measured) = overlay.fingerprint.get(&fact).filter(|measured| **measured != here) else { continue };
+            differences.push(difference(&fact, measured, &here));
+        }
+        let (applies_to, fingerprint) = (overlay.applies_to.clone(), overlay.fingerprint.clone());
+        Some(Self { file: file.to_owned(), applies_to, fingerprint, differences })
+    }
+
+    /// What does not fit, and what to do.
+    pub fn mismatch(&self) -> Option<String> {
+        if self.differences.is_empty() {
+            return None;
+        }
+        let differences: Vec<String> = self.differences.iter().map(ToString::to_string).collect();
+        Some(format!(
+            "{MISMATCH}: {} was measured on another machine than this one: {}; measure again with `archway tune`, or \
+             leave it out with --tuning none",
+            self.file,
+            differences.join(", ")
+        ))
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {} there and {} here", self.fact, self.measured, self.here)
+    }
+}

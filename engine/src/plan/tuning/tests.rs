@@ -1,0 +1,186 @@
+use std::path::PathBuf;
+
+use super::conclude::{Step, fusion_limit, ladder};
+use super::*;
+use crate::model::ModelConfig;
+use crate::plan::{AlgorithmId, Dtype, GpuFacts, Machine, PlanRequest, PlanVerdict, Topology, build};
+
+fn data(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/tuning").join(name)
+}
+
+/// Figures of two H200, as they stand in docs/benchmarks.md.
+fn recorded() -> Measurement {
+    serde_json::from_str(&std::fs::read_to_string(data("two-h200.json")).unwrap()).unwrap()
+}
+
+fn overlay(text: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("site.yaml");
+    std::fs::write(&path, text).unwrap();
+    (folder, path)
+}
+
+fn llama() -> ModelConfig {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../models/shapes/llama-3.1-8b.json");
+    crate::load::parse_config("llama", &std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn planned(path: &Path, facts: &MachineFacts, strict: bool) -> crate::plan::Plan {
+    let database = lay_tuning(Database::embedded(), path).unwrap();
+    let given = GpuFacts { topology: Some(Topology::NvlinkMesh), multicast: Some(false), ..GpuFacts::default() };
+    let machine = Machine::gpu(&database, "h200", 2, &given).unwrap();
+    let tuning = TuningReport::new(&database, "site.yaml", ("h200", Some("sm90")), facts);
+    let request = PlanRequest::new("llama", llama(), machine);
+    build(&PlanRequest { tuning, tensor_parallel: 2, strict, max_sequences: 64, ..request }).unwrap()
+}
+
+#[test]
+fn the_ladder_takes_the_fastest_and_does_not_flutter() {
+    let point = |algorithm, bytes, microseconds| SumPoint {
+        algorithm,
+        dtype: Dtype::Bf16,
+        bytes,
+        microseconds,
+        spread: 0.0,
+    };
+    let (one, two, nccl) = (AlgorithmId::OneShot, AlgorithmId::TwoShot, AlgorithmId::Nccl);
+    let sums = [
+        point(one, 100, 1.0),
+        point(two, 100, 2.0),
+        // Slower by one percent: within the spread, so one-shot stays.
+        point(one, 200, 2.02),
+        point(two, 200, 2.0),
+        point(one, 300, 4.0),
+        point(two, 300, 3.0),
+        // Neither of ours takes it.
+        point(nccl, 400, 9.0),
+    ];
+    let steps = ladder(&sums, Dtype::Bf16);
+    let step = |up_to, algorithm| Step { up_to, algorithm };
+    assert_eq!(steps, [step(200, one), step(300, two), step(400, nccl)]);
+    assert_eq!(ladder(&sums, Dtype::F32), []);
+}
+
+#[test]
+fn fusing_ends_where_it_first_costs() {
+    let mut group = recorded().groups.remove(0);
+    let steps = ladder(&group.sums, Dtype::Bf16);
+    assert_eq!(fusion_limit(&group, &steps), Some(64 * 7168 * 2));
+    // One width is enough: a limit holds for every model.
+    for norm in group.norms.iter_mut().filter(|norm| norm.fused && (norm.rows, norm.width) == (16, 4096)) {
+        norm.microseconds = 5.0;
+    }
+    assert_eq!(fusion_limit(&group, &steps), Some(8 * 7168 * 2));
+    group.norms.iter_mut().filter(|norm| norm.fused).for_each(|norm| norm.microseconds *= 10.0);
+    assert_eq!(fusion_limit(&group, &steps), None);
+}
+
+/// The same measurement gives the same file, the file opens, and the plan follows it: at every size that was measured
+/// its choice is within five percent of the best.
+#[test]
+fn a_recorded_measurement_becomes_the_plan() {
+    let measurement = recorded();
+    let tuned = tune(Database::embedded(), &measurement).unwrap();
+    assert_eq!(tuned.text, tune(Database::embedded(), &measurement).unwrap().text);
+    let (_folder, path) = overlay(&tuned.text);
+    let plan = planned(&path, &MachineFacts::default(), true);
+    assert_eq!(plan.verdict, PlanVerdict::Selected, "{plan}");
+    assert_eq!(plan.tuning.as_ref().map(|tuning| tuning.differences.len()), Some(0));
+    let site = &plan.sites[0];
+    assert_eq!((site.algorithm.as_deref(), site.fusion.as_str()), (Some("one_shot"), "allreduce_residual_rmsnorm"));
+    let collectives = plan.collectives();
+    let key = (site.operation, site.site, site.phase);
+    for sum in measurement.groups[0].sums.iter().filter(|sum| sum.bytes <= 256 << 10) {
+        let chosen = collectives.rung(key.0, key.1, key.2, sum.bytes).algorithm.to_string();
+        let time = |name: &str| {
+            let same = |other: &&SumPoint| other.bytes == sum.bytes && other.algorithm.word() == name;
+            measurement.groups[0].sums.iter().find(same).map_or(f64::MAX, |other| other.microseconds)
+        };
+        let best = AlgorithmId::ALL.iter().map(|id| time(id.word())).fold(f64::MAX, f64::min);
+        assert!(time(&chosen) <= 1.05 * best, "{} bytes: {chosen}", sum.bytes);
+    }
+}
+
+#[test]
+fn the_records_other_ladders_stay() {
+    let tuned = tune(Database::embedded(), &recorded()).unwrap();
+    let (_folder, path) = overlay(&tuned.text);
+    let database = lay_tuning(Database::embedded(), &path).unwrap();
+    let ladders = |database: &Database| database.record("h200").unwrap().allreduce().unwrap().preferred;
+    let (before, after) = (ladders(&Database::embedded()), ladders(&database));
+    let of = |ladders: &[capdb::record::Ladder], ranks| {
+        ladders.iter().filter(|ladder| ladder.world_size == ranks).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(of(&before, 8), of(&after, 8));
+    assert_ne!(of(&before, 2), of(&after, 2));
+    assert_eq!(of(&after, 2).len(), 1, "the measured one replaces the record's");
+    // The cap follows what was measured.
+    let caps = |database: &Database| database.record("h200").unwrap().allreduce().unwrap().symmetric_memory.unwrap();
+    assert_eq!(caps(&database).max_message.unwrap()[&2].bytes(), 128 << 20);
+    assert_eq!(caps(&database).max_message.unwrap()[&8], caps(&Database::embedded()).max_message.unwrap()[&8]);
+}
+
+#[test]
+fn another_machine_is_a_named_warning_and_under_strict_a_refusal() {
+    let tuned = tune(Database::embedded(), &recorded()).unwrap();
+    let (_folder, path) = overlay(&tuned.text);
+    let here = MachineFacts {
+        gpu: Some("NVIDIA H200".to_owned()),
+        driver: Some("590.1".to_owned()),
+        nccl: Some("2.28.3".to_owned()),
+        kernels: None,
+        topology: Some((2, Topology::NvlinkMesh)),
+    };
+    let plan = planned(&path, &here, false);
+    assert_eq!(plan.verdict, PlanVerdict::Selected);
+    let warning = plan.warnings.iter().find(|warning| warning.contains("tuning_mismatch")).expect("a warning");
+    assert!(warning.contains("driver 580.159.04 there and 590.1 here"), "{warning}");
+    let plan = planned(&path, &here, true);
+    assert_eq!(plan.verdict, PlanVerdict::Refused);
+    assert!(plan.refusals.iter().any(|refusal| refusal.contains("tuning_mismatch")), "{:?}", plan.refusals);
+    let fits = MachineFacts { driver: Some("580.159.04".to_owned()), ..here };
+    assert_eq!(planned(&path, &fits, true).verdict, PlanVerdict::Selected);
+}
+
+#[test]
+fn what_is_no_measurement_is_refused_with_its_reason() {
+    let failed = |change: &dyn Fn(&mut Measurement)| {
+        let mut measurement = recorded();
+        change(&mut measurement);
+        tune(Database::embedded(), &measurement).unwrap_err().to_string()
+    };
+    assert!(failed(&|m| m.schema = "measurement/2".to_owned()).contains("measurement/2"));
+    assert!(failed(&|m| m.groups.clear()).contains("no figures"));
+    assert!(failed(&|m| m.groups[0].sums[0].microseconds = f64::NAN).contains("NaN"));
+    assert!(failed(&|m| m.groups[0].norms[0].microseconds = 0.0).contains("one_shot and norm"));
+    assert!(failed(&|m| m.groups[0].world_size = 1).contains("1 ranks"));
+    assert!(failed(&|m| m.groups.push(m.groups[0].clone())).contains("measured twice"));
+    assert!(failed(&|m| m.record = "h2000".to_owned()).contains("no record `h2000`"));
+}
+
+#[test]
+fn a_file_that_is_no_tuning_is_refused() {
+    let refused = |text: &str| {
+        let (_folder, path) = overlay(text);
+        lay_tuning(Database::embedded(), &path).unwrap_err().to_string()
+    };
+    assert!(refused("schema: overlay/1\napplies_to: h2000\n").contains("no such record"));
+    assert!(refused("schema: overlay/1\n").contains("applies_to"));
+    assert!(refused("a: [").contains("error"));
+    let missing = lay_tuning(Database::embedded(), Path::new("/nowhere/site.yaml")).unwrap_err().to_string();
+    assert!(missing.contains("/nowhere/site.yaml"), "{missing}");
+}
+
+/// A product whose fused kernel was only guessed to run, on a topology and with a number of ranks that its record does
+/// not list.
+#[test]
+fn what_was_measured_counts_where_the_record_only_guesses() {
+    let mut measurement = recorded();
+    measurement.record = "rtx-pro-6000".to_owned();
+    measurement.groups[0].world_size = 3;
+    measurement.groups[0].topology = Topology::PcieP2p;
+    let tuned = tune(Database::embedded(), &measurement).unwrap();
+    assert!(tuned.text.contains("world_sizes: [2, 3, "), "{}", tuned.text);
+    assert!(tuned.lines.iter().any(|line| line.contains("one_shot to 2MiB")), "{:?}", tuned.lines);
+}

@@ -1,0 +1,308 @@
+//! Measurement → text of a site overlay, read back and asked before anybody gets it.
+
+use std::fmt::Write as _;
+
+use capdb::database::Database;
+use capdb::decide::{AllReduceRequest, FusionRequest, HostFacts, Request, Shape, Table, decide};
+use capdb::load::TextFile;
+use capdb::quantity::{Size, Version};
+use capdb::record::{AlgorithmId, AllReduce, Dtype, Fusion, FusionId, Support};
+
+use super::conclude::{Step, algorithm, fusion_limit, ladder};
+use super::fit::{MachineFacts, topology_key};
+use super::measurement::{Group, Measurement, MeasurementError};
+
+/// Its entry in the overlay's own sources.
+const SOURCE: &str = "site-tune";
+
+/// What was concluded.
+#[derive(Debug)]
+pub struct Tuned {
+    /// The overlay, in YAML.
+    pub text: String,
+    /// One line for each ladder and limit, for people.
+    pub lines: Vec<String>,
+}
+
+/// What one group adds to the record.
+struct Addition<'a> {
+    group: &'a Group,
+    /// Ladders that are not empty.
+    ladders: Vec<(Dtype, Vec<Step>)>,
+    /// The cap of symmetric memory, where the record's is lower than the ladders or missing.
+    cap: Option<u64>,
+    fusion: Option<u64>,
+}
+
+/// Concludes, writes, reads back, and asks the database with the overlay about every size that was measured. Errors: a
+/// measurement that is none, a record that is unknown or cannot carry it.
+pub fn tune(database: Database, measurement: &Measurement) -> Result<Tuned, MeasurementError> {
+    measurement.check()?;
+    let record = |error: &dyn std::fmt::Display| MeasurementError::Record(error.to_string());
+    let resolved = database.record(&measurement.record).map_err(|error| record(&error))?;
+    let allreduce = resolved.allreduce().map_err(|error| record(&error))?;
+    let fusion = resolved.fusions().map_err(|error| record(&error))?.shift_remove(FusionId::ResidualRmsnorm.word());
+    let fusion = fusion.filter(|fusion| fusion.support.is_some_and(|support| support != Support::Absent));
+    let additions: Vec<Addition<'_>> =
+        measurement.groups.iter().map(|group| Addition::new(group, &allreduce, fusion.is_some())).collect();
+    let text = Writer { measurement, additions: &additions, fusion: fusion.as_ref() }.text();
+    let file = TextFile {
+        path: "the overlay".to_owned(),
+        relative: "overlay.yaml".to_owned(),
+        bytes: text.clone().into_bytes(),
+    };
+    let tuned = database.with_overlay(file).map_err(|error| record(&error))?;
+    additions.iter().try_for_each(|addition| addition.verify(&tuned, &measurement.record))?;
+    Ok(Tuned { text, lines: additions.iter().flat_map(Addition::lines).collect() })
+}
+
+impl<'a> Addition<'a> {
+    fn new(group: &'a Group, allreduce: &AllReduce, fusible: bool) -> Self {
+        let ladders: Vec<(Dtype, Vec<Step>)> = Dtype::ALL
+            .iter()
+            .map(|dtype| (*dtype, ladder(&group.sums, *dtype)))
+            .filter(|(_, steps)| !steps.is_empty())
+            .collect();
+        let symmetric = ladders.iter().flat_map(|(_, steps)| steps).filter(|step| step.algorithm.is_symmetric());
+        let highest = symmetric.map(|step| step.up_to).max();
+        let caps = allreduce.symmetric_memory.as_ref().and_then(|block| block.max_message.as_ref());
+        let cap = caps.and_then(|caps| caps.get(&group.world_size)).map(|size| size.bytes());
+        let raised = highest.filter(|highest| caps.is_some() && cap.is_none_or(|cap| cap < *highest));
+        let bf16 = ladders.iter().find(|(dtype, _)| *dtype == Dtype::Bf16).map_or(&[][..], |(_, steps)| steps);
+        let fusion = if fusible { fusion_limit(group, bf16) } else { None };
+        Self { group, cap: raised, fusion, ladders }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let Group { world_size, topology, .. } = self.group;
+        let ladder = |(dtype, steps): &(Dtype, Vec<Step>)| {
+            let steps: Vec<String> =
+                steps.iter().map(|step| format!("{} to {}", step.algorithm, size(step.up_to))).collect();
+            format!("{world_size} ranks on {topology}, {dtype}: {}", steps.join(", "))
+        };
+        let mut lines: Vec<String> = self.ladders.iter().map(ladder).collect();
+        lines.extend(
+            self.cap.map(|cap| format!("{world_size} ranks: symmetric memory takes messages to {}", size(cap))),
+        );
+        lines.push(match self.fusion {
+            Some(limit) => format!("{world_size} ranks: residual and norm in the same kernel to {}", size(limit)),
+            None => format!("{world_size} ranks: fusing did not pay or was not measured; the record's limit stays"),
+        });
+        lines
+    }
+
+    /// The overlay gives every message that was measured to the algorithm that its ladder names.
+    fn verify(&self, database: &Database, record: &str) -> Result<(), MeasurementError> {
+        let failed = |what: String| MeasurementError::Contradiction(what);
+        let resolved = database.record(record).map_err(|error| failed(error.to_string()))?;
+        let table = Table::new(database.index(), &resolved).map_err(|error| failed(error.to_string()))?;
+        let host =
+            HostFacts { topology: Some(self.group.topology), multicast: Some(false), ..HostFacts::default() };
+        let ask = |dtype: Dtype, bytes: u64, fusion: FusionRequest| {
+            let shape = Shape {
+                world_size: self.group.world_size,
+                dtype,
+                message: Some(bytes),
+                fusion: FusionId::ResidualRmsnorm,
+                heads: None,
+                pipeline_parallel: 1,
+                workspace: None,
+            };
+            let request = Request { allreduce: AllReduceRequest::Auto, fusion, strict: true, ..Request::default() };
+            decide(&table, &host, &shape, &request)
+        };
+        for (dtype, steps) in &self.ladders {
+            for sum in self.group.sums.iter().filter(|sum| sum.dtype == *dtype) {
+                let (want, found) = (algorithm(steps, sum.bytes), ask(*dtype, sum.bytes, FusionRequest::Auto).algorithm);
+                if want != found {
+                    return Err(failed(format!("{} bytes of {dtype}: {want:?} was measured, {found:?} chosen", sum.bytes)));
+                }
+            }
+        }
+        match self.fusion.filter(|limit| ask(Dtype::Bf16, *limit, FusionRequest::Auto).fusion.is_none()) {
+            Some(limit) => Err(failed(format!("{limit} bytes are not fused"))),
+            None => Ok(()),
+        }
+    }
+}
+
+struct Writer<'a> {
+    measurement: &'a Measurement,
+    additions: &'a [Addition<'a>],
+    /// The record's own row of the fused kernel.
+    fusion: Option<&'a Fusion>,
+}
+
+impl Writer<'_> {
+    fn text(&self) -> String {
+        let mut text = String::from(
+            "# Measured by `archway tune` on one machine, and laid over the database there. Measure again when GPUs, driver\n\
+             # or NCCL change: a start compares the fingerprint, and says what differs.\n",
+        );
+        let Measurement { record, .. } = self.measurement;
+        let _ = write!(text, "schema: overlay/1\napplies_to: {}\n", quoted(record));
+        self.fingerprint(&mut text);
+        self.source(&mut text);
+        self.allreduce(&mut text);
+        self.fusions(&mut text);
+        text
+    }
+
+    fn fingerprint(&self, text: &mut String) {
+        let Measurement { gpu, driver, nccl, kernels, .. } = self.measurement;
+        let facts = MachineFacts {
+            gpu: Some(gpu.clone()),
+            driver: Some(driver.clone()),
+            nccl: nccl.clone(),
+            kernels: Some(kernels.clone()),
+            topology: None,
+        };
+        let topologies = self.measurement.groups.iter();
+        let topologies = topologies.map(|group| (topology_key(group.world_size), group.topology.word().to_owned()));
+        text.push_str("fingerprint:\n");
+        for (name, value) in facts.entries().into_iter().chain(topologies) {
+            let _ = writeln!(text, "  {name}: {}", quoted(&value));
+        }
+    }
+
+    fn source(&self, text: &mut String) {
+        let Measurement { gpu, date, method, groups, .. } = self.measurement;
+        let most = groups.iter().map(|group| group.world_size).max().unwrap_or(0);
+        let links: Vec<String> = groups.iter().map(|group| format!("{} ranks: {}", group.world_size, group.link)).collect();
+        let _ = write!(
+            text,
+            "sources:\n  {SOURCE}:\n    kind: measurement\n    title: {}\n    gpu: {}\n{}    date: {}\n    note: {}\n",
+            quoted(&format!("archway tune on {most}x {gpu}")),
+            quoted(&format!("{most}x {gpu}")),
+            self.versions().iter().map(|(name, version)| format!("    {name}: \"{version}\"\n")).collect::<String>(),
+            quoted(date),
+            quoted(&format!("{method}; {}", links.join("; "))),
+        );
+    }
+
+    /// Driver and NCCL, where they are versions.
+    fn versions(&self) -> Vec<(&'static str, Version)> {
+        let Measurement { driver, nccl, .. } = self.measurement;
+        let version = |name, text: &str| Some((name, text.parse::<Version>().ok()?));
+        [version("driver", driver), nccl.as_ref().and_then(|nccl| version("nccl", nccl))].into_iter().flatten().collect()
+    }
+
+    fn evidence(&self, kernel: &str, note: &str) -> String {
+        let versions: String =
+            self.versions().iter().map(|(name, version)| format!(", {name}: \"{version}\"")).collect();
+        format!(
+            "{{kind: measured, source: {SOURCE}, kernel: {}{versions}, date: {}, note: {}}}",
+            quoted(kernel),
+            quoted(&self.measurement.date),
+            quoted(note)
+        )
+    }
+
+    fn allreduce(&self, text: &mut String) {
+        text.push_str("allreduce:\n");
+        let caps = limits(self.additions.iter().map(|addition| (addition.group, addition.cap)));
+        if !caps.is_empty() {
+            text.push_str("  symmetric_memory:\n");
+            self.limits(text, &caps, "two_shot", "the largest message that was measured");
+        }
+        text.push_str("  preferred:\n");
+        for Addition { group, ladders, .. } in self.additions {
+            for (dtype, steps) in ladders {
+                let Group { world_size, topology, .. } = group;
+                let rungs: Vec<String> = steps
+                    .iter()
+                    .map(|step| format!("{{up_to: {}, use: {}}}", size(step.up_to), step.algorithm))
+                    .collect();
+                let note = format!("spread up to {:.1} % of a time", 100.0 * group.largest_spread());
+                let _ = write!(
+                    text,
+                    "    - world_size: {world_size}\n      topology: {topology}\n      dtype: {dtype}\n      ladder: [{}]\n      \
+                     evidence: {}\n",
+                    rungs.join(", "),
+                    self.evidence(&kernels(steps), &note)
+                );
+            }
+        }
+    }
+
+    fn fusions(&self, text: &mut String) {
+        let limits = limits(self.additions.iter().map(|addition| (addition.group, addition.fusion)));
+        let Some(own) = self.fusion.filter(|_| !limits.is_empty()) else { return };
+        let _ = write!(text, "fusions:\n  {}:\n", FusionId::ResidualRmsnorm.word());
+        let note = "residual and norm in the sum's kernel against a kernel each, bf16";
+        // A kernel that was compared and timed runs here, whatever the record only guessed.
+        let support = own.support.filter(|support| *support == Support::Emulated).unwrap_or(Support::Native);
+        let mut values = vec![("support", support.to_string())];
+        // A list replaces the record's, so what it said stays in it.
+        if let Some(mut sizes) = own.world_sizes.clone() {
+            let known = sizes.len();
+            sizes.extend(limits.iter().map(|(group, _)| group.world_size).filter(|size| !sizes.contains(size)).collect::<Vec<_>>());
+            sizes.sort_unstable();
+            values.extend((sizes.len() > known).then(|| ("world_sizes", format!("[{}]", join(&sizes)))));
+        }
+        if let Some(mut topologies) = own.topologies.clone() {
+            let known = topologies.len();
+            for (group, _) in &limits {
+                if !topologies.contains(&group.topology) {
+                    topologies.push(group.topology);
+                }
+            }
+            values.extend((topologies.len() > known).then(|| ("topologies", format!("[{}]", join(&topologies)))));
+        }
+        for (name, value) in &values {
+            let _ = writeln!(text, "    {name}: {value}");
+        }
+        self.limits(text, &limits, "one_shot, two_shot", note);
+        for (name, _) in &values {
+            let _ = writeln!(text, "      {name}: {}", self.evidence("one_shot, two_shot", note));
+        }
+    }
+
+    /// `max_message` with evidence for each of its keys, as the last keys of a block.
+    fn limits(&self, text: &mut String, limits: &[(&Group, u64)], kernel: &str, note: &str) {
+        let sizes: Vec<String> =
+            limits.iter().map(|(group, bytes)| format!("{}: {}", group.world_size, size(*bytes))).collect();
+        let _ = write!(text, "    max_message: {{{}}}\n    evidence_for:\n", sizes.join(", "));
+        for (group, _) in limits {
+            let _ = writeln!(text, "      max_message.{}: {}", group.world_size, self.evidence(kernel, note));
+        }
+    }
+}
+
+fn limits<'a>(of: impl Iterator<Item = (&'a Group, Option<u64>)>) -> Vec<(&'a Group, u64)> {
+    of.filter_map(|(group, limit)| Some((group, limit?))).collect()
+}
+
+/// Kernels of a ladder, each once.
+fn kernels(steps: &[Step]) -> String {
+    let mut names: Vec<AlgorithmId> = Vec::new();
+    for step in steps {
+        if !names.contains(&step.algorithm) {
+            names.push(step.algorithm);
+        }
+    }
+    join(&names)
+}
+
+fn join<T: std::fmt::Display>(list: &[T]) -> String {
+    list.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// As a record writes it.
+fn size(bytes: u64) -> String {
+    Size::from_bytes(bytes).map_or_else(|_| bytes.to_string(), |size| size.to_string())
+}
+
+/// A YAML string in double quotes.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            character if character.is_control() => quoted.push(' '),
+            character => quoted.push(character),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
