@@ -11,7 +11,7 @@ mod reason;
 mod table;
 
 pub use explain::{Explanation, ReasonLine, RejectedLine, explain};
-pub use facts::{AllReduceRequest, FusionRequest, HostFacts, Probe, Request, Shape, Stack};
+pub use facts::{AllReduceRequest, FusionRequest, HostFacts, MULTICAST_SWITCHES, Probe, Request, Shape, Stack};
 pub use reason::{Reason, Reasons};
 pub use table::Table;
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, completions, config, demo, doctor, kernels, plan, serve};
+use crate::commands::{bench, completions, config, demo, doctor, kernels, plan, probe_peers, serve, tune};
 use crate::settings::spellings::{self, Meaning};
 
 /// LLM inference engine whose knowledge of GPU architectures is data.
@@ -24,6 +24,9 @@ pub enum Command {
     Kernels(kernels::Arguments),
     Plan(Box<plan::Arguments>),
     Bench(bench::Arguments),
+    Tune(tune::Arguments),
+    #[command(hide = true)]
+    ProbePeers(probe_peers::Arguments),
     Config(config::Arguments),
     Completions(completions::Arguments),
 }

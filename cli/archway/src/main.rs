@@ -5,8 +5,10 @@
 mod cache;
 mod cli;
 mod commands;
+mod date;
 mod demo_model;
 mod generate;
+mod gpus;
 mod loader;
 mod numbers;
 mod progress;

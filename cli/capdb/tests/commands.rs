@@ -236,3 +236,32 @@ fn help_teaches_with_examples() {
         assert!(text(&capdb(&["completions", shell]).stdout).contains("add-arch"), "{shell}");
     }
 }
+
+#[test]
+fn an_overlay_is_shown_explained_and_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("site.yaml");
+    let text = "schema: overlay/1\napplies_to: h200\nsources:\n  run: {kind: measurement, title: a run, gpu: 2x H200, \
+                driver: \"580.1\", date: \"2026-11-30\"}\nallreduce:\n  preferred:\n    - world_size: 2\n      topology: \
+                nvlink_mesh\n      ladder: [{up_to: 8MiB, use: two_shot}]\n      evidence: {kind: measured, source: run}\n";
+    std::fs::write(&file, text).unwrap();
+    let overlay = file.display().to_string();
+    assert_eq!(capdb(&["validate", &overlay]).status.code(), Some(0), "{:?}", capdb(&["validate", &overlay]));
+    let asked = ["explain", "--gpu", "h200", "--world-size", "2", "--topology", "nvlink_mesh", "--message", "16KiB"];
+    assert_eq!(json(&[&asked[..], &["--json", "--overlay", &overlay]].concat())["allreduce"], "two_shot");
+    assert_eq!(json(&[&asked[..], &["--json"]].concat())["allreduce"], "one_shot");
+    let difference = capdb(&["diff", "--overlay", &overlay]);
+    assert_eq!(difference.status.code(), Some(1));
+    assert!(text_of(&difference).contains("h200 allreduce.preferred: "), "{difference:?}");
+    assert!(text_of(&capdb(&["show", "h200", "--overlay", &overlay])).contains("site.yaml"));
+    // Nothing to compare with, and an overlay of nothing.
+    assert_eq!(capdb(&["diff"]).status.code(), Some(2));
+    std::fs::write(&file, "schema: overlay/1\napplies_to: h2000\n").unwrap();
+    let unknown = capdb(&["diff", "--overlay", &overlay]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("no such record"), "{unknown:?}");
+}
+
+fn text_of(output: &Output) -> String {
+    text(&output.stdout)
+}

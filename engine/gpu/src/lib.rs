@@ -10,6 +10,7 @@ mod factory;
 pub mod kernels;
 pub mod library;
 pub mod measure;
+pub mod probe;
 pub mod step;
 pub mod symmetric;
 

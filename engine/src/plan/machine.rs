@@ -1,7 +1,7 @@
 //! The machine that a plan is for: this CPU, or GPUs of the database that nobody needs to own.
 
 use capdb::database::Database;
-use capdb::decide::{HostFacts, Stack, Table};
+use capdb::decide::{HostFacts, MULTICAST_SWITCHES, Probe, Stack, Table};
 use capdb::quantity::Version;
 use capdb::record::Topology;
 use capdb::resolve::Resolved;
@@ -50,8 +50,19 @@ pub struct GpuFacts {
     pub toolkit: Option<Version>,
     pub driver: Option<Version>,
     pub nccl: Option<Version>,
+    /// Whether bytes got from every GPU to every other; only an attempt says it.
+    pub p2p_probe: Option<bool>,
     /// Environment switches that forbid multicast are read from here: name and value.
     pub environment: Vec<(String, String)>,
+}
+
+impl GpuFacts {
+    /// The environment switches that forbid multicast, as they are set in this process.
+    pub fn read_environment(mut self) -> Self {
+        let switches = MULTICAST_SWITCHES.iter().map(|(name, _)| *name);
+        self.environment = switches.filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))).collect();
+        self
+    }
 }
 
 impl Machine {
@@ -76,8 +87,16 @@ impl Machine {
         let parts = |version: &Option<Version>| version.as_ref().map(Version::parts);
         let stack = Stack { toolkit: parts(&facts.toolkit), driver: parts(&facts.driver), nccl: parts(&facts.nccl) };
         let visible = u32::try_from(count).ok();
-        let host =
-            HostFacts { topology, multicast, stack, nodes: facts.nodes, visible_gpus: visible, ..HostFacts::default() };
+        let p2p_probe = facts.p2p_probe.map(|arrived| if arrived { Probe::Ok } else { Probe::Failed });
+        let host = HostFacts {
+            topology,
+            multicast,
+            stack,
+            nodes: facts.nodes,
+            visible_gpus: visible,
+            p2p_probe,
+            ..HostFacts::default()
+        };
         let host = host.with_environment(facts.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         let display = product
             .map(|product| product.name.clone())

@@ -10,8 +10,11 @@ use engine::plan::{
 };
 use engine_gpu::doctor::{DeviceReport, Survey, survey};
 use engine_gpu::library::Library;
+use engine_gpu::probe::handles;
+use engine_gpu::probe::{Handles, PeerProbe, links};
 use serde::Serialize;
 
+use crate::gpus::Joined;
 use crate::loader::host_cpu;
 
 /// Look at this machine: GPUs, driver, libraries, and the database's records of them.
@@ -33,6 +36,8 @@ struct Report {
     #[serde(flatten)]
     survey: Survey,
     gpus: Vec<Gpu>,
+    /// How the GPUs are joined; none for fewer than two.
+    group: Option<Group>,
     cpu: String,
     /// What `--device auto` takes.
     chosen: String,
@@ -46,6 +51,17 @@ struct Gpu {
     record: Option<String>,
     kernels: Option<KernelTarget>,
     checks: Vec<RecordCheck>,
+}
+
+/// All GPUs as one group.
+#[derive(Serialize)]
+struct Group {
+    #[serde(flatten)]
+    joined: Joined,
+    links: String,
+    /// None: only an attempt would tell.
+    multicast: Option<bool>,
+    handles: Vec<Handles>,
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -62,7 +78,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 fn report(database: &Database) -> Result<Report> {
     let survey = survey(&feature_attributes(database));
     let gpus = survey.devices.iter().map(|device| gpu(database, device)).collect::<Result<Vec<_>>>()?;
-    let findings = findings(&survey, &gpus);
+    let group = group(&survey)?;
+    let findings = findings(&survey, &gpus, group.as_ref());
     let usable = gpus.iter().find(|gpu| gpu.kernels.as_ref().is_some_and(|target| !target.targets.is_empty()));
     let cpu = host_cpu(None);
     let chosen = match usable {
@@ -70,7 +87,18 @@ fn report(database: &Database) -> Result<Report> {
         None => "CPU".to_owned(),
     };
     let cpu = format!("{}, {} threads", cpu.name, cpu.threads);
-    Ok(Report { survey, gpus, cpu, chosen, findings })
+    Ok(Report { survey, gpus, group, cpu, chosen, findings })
+}
+
+fn group(survey: &Survey) -> Result<Option<Group>> {
+    let ordinals: Vec<usize> = survey.devices.iter().map(|device| device.ordinal).collect();
+    if ordinals.len() < 2 {
+        return Ok(None);
+    }
+    let joined = Joined::ask(&ordinals)?;
+    let multicast = joined.facts(survey, &ordinals).multicast;
+    let handles = ordinals.iter().map(|ordinal| handles(*ordinal)).collect();
+    Ok(Some(Group { links: links(&joined.pairs), multicast, handles, joined }))
 }
 
 fn gpu(database: &Database, device: &DeviceReport) -> Result<Gpu> {
@@ -82,7 +110,7 @@ fn gpu(database: &Database, device: &DeviceReport) -> Result<Gpu> {
     Ok(Gpu { ordinal: device.ordinal, record, kernels, checks })
 }
 
-fn findings(survey: &Survey, gpus: &[Gpu]) -> Vec<String> {
+fn findings(survey: &Survey, gpus: &[Gpu], group: Option<&Group>) -> Vec<String> {
     let mut findings = Vec::new();
     for (device, gpu) in survey.devices.iter().zip(gpus) {
         if gpu.record.is_none() {
@@ -99,10 +127,14 @@ fn findings(survey: &Survey, gpus: &[Gpu]) -> Vec<String> {
         }
     }
     // NCCL is for several GPUs; the others are needed wherever there is one.
-    let needed = |library: &Library| matches!(library, Library::Nvrtc | Library::CublasLt);
+    let needed = |library: &Library| group.is_some() || matches!(library, Library::Nvrtc | Library::CublasLt);
     if !survey.devices.is_empty() {
         let libraries = survey.libraries.iter().filter(|report| needed(&report.library));
         findings.extend(libraries.filter_map(|report| report.missing.clone()));
+    }
+    if let Some(Group { joined, .. }) = group {
+        findings.extend(joined.probe.finding());
+        findings.extend(joined.limits.findings(gpus.len()));
     }
     findings
 }
@@ -126,12 +158,47 @@ fn print(report: &Report) {
     for (device, gpu) in report.survey.devices.iter().zip(&report.gpus) {
         print_device(device, gpu);
     }
+    if let Some(group) = &report.group {
+        print_group(group);
+    }
     println!("  CPU: {}\nChosen by --device auto\n  {}", report.cpu, report.chosen);
     println!("Findings");
     if report.findings.is_empty() {
         println!("  none");
     }
     report.findings.iter().for_each(|finding| println!("  {finding}"));
+}
+
+fn print_group(group: &Group) {
+    let Group { joined, links, multicast, handles } = group;
+    let apart: Vec<String> = joined
+        .pairs
+        .iter()
+        .filter(|pair| !pair.peer_access)
+        .map(|pair| format!("{} to {}", pair.from, pair.to))
+        .collect();
+    println!("  Group: topology {}, {links}", joined.topology);
+    if !apart.is_empty() {
+        println!("    no peer access: {}", apart.join(", "));
+    }
+    let arrived = match &joined.probe {
+        PeerProbe::Ok => "bytes and a sum arrived between all of them",
+        PeerProbe::Failed { .. } => "FAILED, see the findings",
+    };
+    println!("    peer probe: {arrived}");
+    println!("    multicast: {}", multicast.map_or("not tried", |works| if works { "yes" } else { "no" }));
+    let all = |has: fn(&Handles) -> bool| if handles.iter().all(has) { "yes" } else { "no" };
+    let (descriptors, fabric) = (all(|own| own.file_descriptors), all(|own| own.fabric));
+    let channels = if joined.limits.fabric_channels { "yes" } else { "no" };
+    println!("    memory handles: file descriptors {descriptors}, fabric {fabric} (channels: {channels})");
+    let size =
+        |bytes: Option<u64>| bytes.map_or_else(|| "unlimited".to_owned(), |bytes| format!("{} MiB", bytes >> 20));
+    println!(
+        "    limits: {} open files, {} locked memory, {} in /dev/shm",
+        joined.limits.open_files.map_or_else(|| "unlimited".to_owned(), |files| files.to_string()),
+        size(joined.limits.locked_memory),
+        size(joined.limits.shared_memory)
+    );
 }
 
 fn print_device(device: &DeviceReport, gpu: &Gpu) {

@@ -7,7 +7,9 @@ pub mod demo;
 pub mod doctor;
 pub mod kernels;
 pub mod plan;
+pub mod probe_peers;
 pub mod serve;
+pub mod tune;
 
 use std::process::ExitCode;
 
@@ -23,6 +25,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Kernels(arguments) => kernels::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Tune(arguments) => tune::run(&arguments),
+        Command::ProbePeers(arguments) => probe_peers::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
     }

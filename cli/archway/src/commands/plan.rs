@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use engine::load::read_config;
 use engine::model::ModelConfig;
+use engine::plan::tuning::{MachineFacts, TuningReport};
 use engine::plan::{
     DraftReport, GpuFacts, Machine, Plan, PlanRequest, PlanVerdict, SpeculationShape, Topology, Version, open_database,
 };
@@ -85,11 +86,11 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
     let asked = arguments.options.tensor_parallel_size.map(|ranks| ranks as usize);
     let ranks = asked.or(arguments.count).unwrap_or(1);
     options.tensor_parallel_size = Some(u32::try_from(ranks).context("--count is too large")?);
-    let machine = machine(arguments, &options, ranks)?;
+    let (machine, tuning) = machine(arguments, &options, ranks)?;
     let name =
         Path::new(model).file_stem().map_or_else(|| model.to_owned(), |stem| stem.to_string_lossy().into_owned());
     let (speculation, draft) = speculation(arguments, &options, &config)?;
-    let mut request = PlanRequest { speculation, draft, ..PlanRequest::new(name, config, machine) };
+    let mut request = PlanRequest { speculation, draft, tuning, ..PlanRequest::new(name, config, machine) };
     if arguments.gpu.is_none() {
         request = loader::cpu_request(request, &options);
     }
@@ -120,9 +121,12 @@ fn speculation(
     Ok((Some(shape), None))
 }
 
-fn machine(arguments: &Arguments, options: &Options, ranks: usize) -> Result<Machine> {
-    let Some(gpu) = &arguments.gpu else { return Ok(Machine::Cpu(loader::host_cpu(options.threads))) };
+/// The machine, and the tuning that its ladders come from. What another machine found is used when it is named: nobody
+/// says that these GPUs are those of this one.
+fn machine(arguments: &Arguments, options: &Options, ranks: usize) -> Result<(Machine, Option<TuningReport>)> {
+    let Some(gpu) = &arguments.gpu else { return Ok((Machine::Cpu(loader::host_cpu(options.threads)), None)) };
     let database = open_database(options.capdb.as_deref().map(Path::new))?;
+    let (database, file) = loader::tuning::lay(database, options.tuning.as_deref(), None)?;
     let facts = GpuFacts {
         topology: arguments.topology,
         multicast: arguments.multicast,
@@ -130,7 +134,10 @@ fn machine(arguments: &Arguments, options: &Options, ranks: usize) -> Result<Mac
         toolkit: arguments.toolkit.clone(),
         driver: arguments.driver.clone(),
         nccl: arguments.nccl.clone(),
-        environment: Vec::new(),
+        ..GpuFacts::default()
     };
-    Ok(Machine::gpu(&database, gpu, arguments.count.unwrap_or(ranks), &facts)?)
+    let machine = Machine::gpu(&database, gpu, arguments.count.unwrap_or(ranks), &facts)?;
+    let known = MachineFacts::given(&facts, ranks);
+    let tuning = file.and_then(|file| TuningReport::new(&database, &file, &machine, &known));
+    Ok((machine, tuning))
 }

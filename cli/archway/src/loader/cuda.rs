@@ -6,6 +6,7 @@ use std::sync::PoisonError;
 use anyhow::{Context, Result, bail, ensure};
 use engine::executor::{LoadProgress, RanksConfig, RanksExecutor};
 use engine::model::{Attention, ModelConfig};
+use engine::plan::tuning::TuningReport;
 use engine::plan::{
     Database, GpuFacts, KernelTarget, Machine, Topology, Version, device_record, feature_attributes, kernel_target,
     open_database,
@@ -16,6 +17,7 @@ use engine_gpu::library::{Library, require};
 use engine_gpu::{CudaOptions, CudaRanks, KernelStore};
 
 use super::capacity::Sizes;
+use super::tuning;
 use crate::cache;
 use crate::settings::Options;
 
@@ -29,6 +31,7 @@ const MOST_UNEXPLAINED: f64 = 3.0;
 pub struct Gpus {
     machine: Machine,
     target: KernelTarget,
+    tuning: Option<TuningReport>,
     ordinals: Vec<usize>,
     head_dimension: u32,
     pack: Option<PathBuf>,
@@ -54,14 +57,24 @@ impl Gpus {
             "--tensor-parallel-size {ranks}: the CUDA backend runs on one GPU so far; use 1, or --device cpu"
         );
         let device = survey.devices.first().context("--device cuda: the driver sees no GPU")?;
+        // One rank sums nothing; what was wished for is looked at all the same.
+        let record = device_record(&database, &device.name, &device.compute_capability).filter(|_| ranks > 1);
+        let (database, file) = tuning::lay(database, options.tuning.as_deref(), record.as_deref())?;
         let (machine, target) = describe(&database, &survey, device)?;
+        let facts = tuning::facts(&survey, &machine, &target, ranks);
+        let tuning = file.and_then(|file| TuningReport::new(&database, &file, &machine, &facts));
         require(Library::CublasLt)?;
         let pack = options.kernels.as_deref().map(PathBuf::from);
-        Ok(Self { machine, target, ordinals: vec![device.ordinal], head_dimension, pack })
+        Ok(Self { machine, target, tuning, ordinals: vec![device.ordinal], head_dimension, pack })
     }
 
     pub fn machine(&self) -> &Machine {
         &self.machine
+    }
+
+    /// What was measured on this machine, or is said to have been.
+    pub fn tuning(&self) -> Option<&TuningReport> {
+        self.tuning.as_ref()
     }
 
     /// Loads the model on every rank, and says what the memory is used for.

@@ -11,7 +11,7 @@ use engine_cpu::{CpuOptions, CpuRanks};
 
 use super::capacity::Sizes;
 use super::cuda::Gpus;
-use super::host;
+use super::{host, tuning};
 use crate::settings::{CpuPrecision, Device, NumberType, Options};
 
 /// The processor: rows enough to read the weights seldom, few enough that running outputs do not wait long for a
@@ -30,6 +30,14 @@ pub enum Devices {
 impl Devices {
     /// What the settings ask for. `auto` takes a GPU that can serve the model, and says why where one cannot.
     pub fn choose(options: &Options, config: &ModelConfig) -> Result<Self> {
+        let chosen = Self::find(options, config)?;
+        if matches!(chosen, Self::Cpu) && options.tuning.as_deref().is_some_and(|file| file != tuning::NONE) {
+            eprintln!("note: --tuning is about GPUs; on the CPU it changes nothing");
+        }
+        Ok(chosen)
+    }
+
+    fn find(options: &Options, config: &ModelConfig) -> Result<Self> {
         match options.device.unwrap_or(Device::Auto) {
             Device::Cpu => Ok(Self::Cpu),
             Device::Cuda => Ok(Self::Cuda(Box::new(Gpus::find(options, config)?))),
@@ -69,7 +77,7 @@ impl Devices {
     pub fn plan_request(&self, request: PlanRequest, options: &Options) -> PlanRequest {
         match self {
             Self::Cpu => cpu_request(request, options),
-            Self::Cuda(_) => gpu_request(request),
+            Self::Cuda(gpus) => PlanRequest { tuning: gpus.tuning().cloned(), ..gpu_request(request) },
         }
     }
 

@@ -11,6 +11,7 @@ mod planning;
 mod report;
 pub mod speculation;
 mod text;
+pub mod tuning;
 
 use anyhow::{Context, Result};
 use engine_server::service::Service;

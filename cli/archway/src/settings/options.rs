@@ -142,6 +142,10 @@ pub struct Options {
     /// Folder of the capability database. Default: the copy inside the program.
     #[arg(long, value_name = "FOLDER", help_heading = "Plan")]
     pub capdb: Option<String>,
+    /// Tuning that `archway tune` wrote, laid over the database; `none` for no tuning. Default: what it wrote for this
+    /// machine, if anything.
+    #[arg(long, value_name = "FILE", help_heading = "Plan")]
+    pub tuning: Option<String>,
 
     /// How tokens are drafted ahead of the model.
     #[arg(long, visible_aliases = ["speculative", "spec-method"], value_name = "ALGORITHM", help_heading = "Speculation")]

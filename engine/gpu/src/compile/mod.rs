@@ -50,6 +50,15 @@ impl CompileTarget {
         options
     }
 
+    /// Names what several units compile to, shortly: what is measured with these kernels is not true of others.
+    pub fn digest(&self, units: &[&str]) -> String {
+        let mut hash = Sha256::new();
+        for unit in source::units(&[]).iter().filter(|unit| units.contains(&unit.name())) {
+            hash.update(self.recipe(unit));
+        }
+        hex(&hash.finalize()).chars().take(12).collect()
+    }
+
     /// Names what a unit compiles to, but for the compiler: a hash of sources and options.
     pub fn recipe(&self, unit: &Unit) -> String {
         let mut hash = Sha256::new();

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::library::{Found, Library, Missing, require};
 
+pub(crate) use attributes::ask;
 pub use attributes::known_attributes;
 
 /// One library, found or not.

@@ -1,6 +1,7 @@
 //! Measuring and checking collectives on the GPUs of this machine: a thread per rank, inputs made on the devices, times
 //! by events. What `archway bench allreduce` and `archway tune` print comes from here.
 
+mod everything;
 mod norm;
 mod quantised;
 mod rank;
@@ -19,12 +20,13 @@ use crate::compile::{CompileError, CompileTarget};
 use crate::device::DeviceError;
 use crate::kernels::{Element, KernelError};
 
+pub use everything::check_everything;
 pub use norm::{NormCase, NormTime, check_norms, time_norms};
 pub use rank::{Rank, on_ranks};
 pub use soak::{SoakPlan, SoakReport, soak};
 pub use stall::check_stall;
 pub use sums::{SumCase, SumTime, check_sums, time_sums};
-pub use timing::Times;
+pub use timing::{CALLS, Launches, ROUNDS, Times};
 
 /// Which GPUs form the group, and what its kernels are.
 #[derive(Clone, Debug)]

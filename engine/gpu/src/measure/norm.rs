@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::quantised::compare_output;
 use super::reference::{decode, input, rounded, rounded_sum};
-use super::timing::{Times, capture, time};
+use super::timing::{Launches, Times, capture, time};
 use super::{MeasureError, Rank};
 use crate::collective::Algorithm;
 use crate::device::Allocation;
@@ -155,7 +155,7 @@ fn compare(rank: &Rank, case: &NormCase, buffers: &Buffers, salt: u32) -> Result
 }
 
 /// Times fused and unfused ways for each number of rows of `width` bf16 columns. None where a fused sum does not fit.
-pub fn time_norms(rank: &Rank, width: u32, rows: &[u32]) -> Result<Vec<NormTime>, MeasureError> {
+pub fn time_norms(rank: &Rank, width: u32, rows: &[u32], launches: Launches) -> Result<Vec<NormTime>, MeasureError> {
     let mut times = Vec::new();
     for &rows in rows {
         let case = NormCase { shots: Shots::One, element: Element::Bf16, output: NormOutput::Element, rows, width };
@@ -170,7 +170,13 @@ pub fn time_norms(rank: &Rank, width: u32, rows: &[u32]) -> Result<Vec<NormTime>
             if rank.member.fits(algorithm, bytes) {
                 let launch = || unfused(rank, algorithm, &norm, bytes);
                 let name = algorithm.name();
-                times.push(NormTime { algorithm: name, fused: false, rows, width, times: time(rank, launch)? });
+                times.push(NormTime {
+                    algorithm: name,
+                    fused: false,
+                    rows,
+                    width,
+                    times: time(rank, launches, launch)?,
+                });
             }
             if let Some(shots) = algorithm.shots()
                 && rank.member.norm_fits(shots, case.element, rows, width)
@@ -178,7 +184,13 @@ pub fn time_norms(rank: &Rank, width: u32, rows: &[u32]) -> Result<Vec<NormTime>
                 // SAFETY: buffers of the case's size; all ranks go through the same cases.
                 let launch = || unsafe { rank.member.all_reduce_norm(shots, &norm, 0) }.map_err(MeasureError::from);
                 let name = algorithm.name();
-                times.push(NormTime { algorithm: name, fused: true, rows, width, times: time(rank, launch)? });
+                times.push(NormTime {
+                    algorithm: name,
+                    fused: true,
+                    rows,
+                    width,
+                    times: time(rank, launches, launch)?,
+                });
             }
         }
     }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::reference::{decode, sum, tolerance};
-use super::timing::{Times, capture, time};
+use super::timing::{Launches, Times, capture, time};
 use super::{MeasureError, Rank};
 use crate::collective::Algorithm;
 use crate::kernels::{CheckStep, Element, Reduce};
@@ -106,7 +106,7 @@ fn compare_on_host(rank: &Rank, case: &SumCase, at: u64, salt: u32) -> Result<()
 }
 
 /// Times each case on `rank`, out of place. None where the algorithm does not take the message.
-pub fn time_sums(rank: &Rank, cases: &[SumCase]) -> Result<Vec<Option<Times>>, MeasureError> {
+pub fn time_sums(rank: &Rank, cases: &[SumCase], launches: Launches) -> Result<Vec<Option<Times>>, MeasureError> {
     let largest = cases.iter().map(|case| case.elements * case.element.bytes()).max().unwrap_or(0);
     let (input, output) = (rank.allocate(largest)?, rank.allocate(largest)?);
     let mut times = Vec::with_capacity(cases.len());
@@ -122,7 +122,7 @@ pub fn time_sums(rank: &Rank, cases: &[SumCase]) -> Result<Vec<Option<Times>>, M
         // SAFETY: both places hold the largest message; all ranks go through the same cases.
         let launch =
             || unsafe { rank.member.all_reduce(case.algorithm, &message, 0, None) }.map_err(MeasureError::from);
-        times.push(Some(time(rank, launch)?));
+        times.push(Some(time(rank, launches, launch)?));
     }
     Ok(times)
 }

@@ -8,7 +8,8 @@ use super::{MeasureError, Rank};
 
 /// Calls in a graph.
 pub const CALLS: usize = 100;
-const ROUNDS: usize = 5;
+/// Times that each median is of.
+pub const ROUNDS: usize = 5;
 
 /// Microseconds per call, the slowest rank's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -17,15 +18,25 @@ pub struct Times {
     pub graph: f64,
     /// Largest less smallest of the rounds.
     pub spread: f64,
-    /// As single launches.
-    pub eager: f64,
+    /// As single launches, where these were timed too.
+    pub eager: Option<f64>,
+}
+
+/// What is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launches {
+    /// Recorded graphs alone.
+    Graph,
+    /// Single launches as well.
+    GraphAndEager,
 }
 
 impl Times {
     /// The slowest rank counts.
     pub fn slowest(of: &[Self]) -> Self {
         let most = |field: fn(&Self) -> f64| of.iter().map(field).fold(0.0, f64::max);
-        Self { graph: most(|times| times.graph), spread: most(|times| times.spread), eager: most(|times| times.eager) }
+        let eager = of.iter().filter_map(|times| times.eager).reduce(f64::max);
+        Self { graph: most(|times| times.graph), spread: most(|times| times.spread), eager }
     }
 }
 
@@ -46,22 +57,26 @@ pub fn capture(
 }
 
 /// Times `launch` on all ranks together.
-pub fn time(rank: &Rank, launch: impl Fn() -> Result<(), MeasureError>) -> Result<Times, MeasureError> {
+pub fn time(
+    rank: &Rank,
+    launches: Launches,
+    launch: impl Fn() -> Result<(), MeasureError>,
+) -> Result<Times, MeasureError> {
     for _ in 0..3 {
         launch()?;
     }
     rank.wait(|_| "warm-up".to_owned())?;
     let graph = capture(rank, CALLS, |_| launch())?;
     rank.together.wait()?;
-    let mut rounds = rounds(rank, || Ok(graph.launch()?))?;
-    let eager = self::rounds(rank, || (0..CALLS).try_for_each(|_| launch()))?;
-    rounds.sort_by(f64::total_cmp);
-    let mut eager = eager;
-    eager.sort_by(f64::total_cmp);
-    Ok(Times { graph: rounds[ROUNDS / 2], spread: rounds[ROUNDS - 1] - rounds[0], eager: eager[ROUNDS / 2] })
+    let graph = rounds(rank, || Ok(graph.launch()?))?;
+    let eager = match launches {
+        Launches::Graph => None,
+        Launches::GraphAndEager => Some(rounds(rank, || (0..CALLS).try_for_each(|_| launch()))?[ROUNDS / 2]),
+    };
+    Ok(Times { graph: graph[ROUNDS / 2], spread: graph[ROUNDS - 1] - graph[0], eager })
 }
 
-/// Microseconds per call of each round. What is timed follows an untimed run of the same, whose collectives bring the
+/// Microseconds per call of each round, ascending. What is timed follows an untimed run of the same, whose collectives bring the
 /// ranks into step.
 fn rounds(rank: &Rank, run: impl Fn() -> Result<(), MeasureError>) -> Result<Vec<f64>, MeasureError> {
     let event = || -> Result<CudaEvent, MeasureError> {
@@ -77,5 +92,6 @@ fn rounds(rank: &Rank, run: impl Fn() -> Result<(), MeasureError>) -> Result<Vec
         rank.wait(|_| "timing".to_owned())?;
         times.push(f64::from(begin.elapsed_ms(&end)?) * 1e3 / CALLS as f64);
     }
+    times.sort_by(f64::total_cmp);
     Ok(times)
 }

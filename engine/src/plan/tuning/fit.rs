@@ -1,11 +1,15 @@
 //! Whether a tuning file was measured on a machine like the one that reads it.
 
 use std::fmt;
+use std::path::Path;
 
 use capdb::database::Database;
+use capdb::quantity::Version;
 use capdb::record::Topology;
 use indexmap::IndexMap;
 use serde::Serialize;
+
+use crate::plan::machine::{GpuFacts, Machine};
 
 /// Name of the warning, and under strict of the refusal.
 const MISMATCH: &str = "tuning_mismatch";
@@ -43,6 +47,18 @@ pub struct TuningReport {
 }
 
 impl MachineFacts {
+    /// What the user said of a machine that nobody asked, for `ranks` ranks.
+    pub fn given(facts: &GpuFacts, ranks: usize) -> Self {
+        let text = |version: &Option<Version>| version.as_ref().map(ToString::to_string);
+        Self {
+            gpu: None,
+            driver: text(&facts.driver),
+            nccl: text(&facts.nccl),
+            kernels: None,
+            topology: facts.topology.and_then(|topology| Some((u32::try_from(ranks).ok()?, topology))),
+        }
+    }
+
     /// Each known fact under its name in a fingerprint.
     pub(super) fn entries(&self) -> IndexMap<String, String> {
         let mut entries = IndexMap::new();
@@ -60,14 +76,11 @@ pub(super) fn topology_key(ranks: u32) -> String {
 }
 
 impl TuningReport {
-    /// Compares the overlay of a database with a machine whose record is `record` on the architecture `arch`. None where
-    /// no overlay is laid over the database.
-    pub fn new(
-        database: &Database,
-        file: &str,
-        (record, arch): (&str, Option<&str>),
-        facts: &MachineFacts,
-    ) -> Option<Self> {
+    /// Compares the overlay of a database, read from `file`, with a machine. None where no overlay is laid over the
+    /// database, or where the machine has no GPU.
+    pub fn new(database: &Database, file: &Path, machine: &Machine, facts: &MachineFacts) -> Option<Self> {
+        let Machine::Gpu(gpu) = machine else { return None };
+        let (record, arch) = (gpu.resolved.id.as_str(), gpu.resolved.arch.as_deref());
         let overlay = database.overlay()?;
         let difference = |fact: &str, measured: &str, here: &str| Difference {
             fact: fact.to_owned(),
@@ -85,7 +98,7 @@ impl TuningReport {
             differences.push(difference(&fact, measured, &here));
         }
         let (applies_to, fingerprint) = (overlay.applies_to.clone(), overlay.fingerprint.clone());
-        Some(Self { file: file.to_owned(), applies_to, fingerprint, differences })
+        Some(Self { file: file.display().to_string(), applies_to, fingerprint, differences })
     }
 
     /// What does not fit, and what to do.

@@ -126,9 +126,10 @@ impl Measurement {
 impl Group {
     fn check_times(&self) -> Result<(), MeasurementError> {
         let sums = self.sums.iter().map(|sum| (format!("{} of {} bytes", sum.algorithm, sum.bytes), sum.microseconds));
-        let norms = self.norms.iter().map(|norm| {
-            (format!("{} and norm of {} x {}", norm.algorithm, norm.rows, norm.width), norm.microseconds)
-        });
+        let norms = self
+            .norms
+            .iter()
+            .map(|norm| (format!("{} and norm of {} x {}", norm.algorithm, norm.rows, norm.width), norm.microseconds));
         for (what, value) in sums.chain(norms) {
             if !(value.is_finite() && value > 0.0) {
                 return Err(MeasurementError::Time { what, value: value.to_string() });

@@ -30,20 +30,15 @@ fn planned(path: &Path, facts: &MachineFacts, strict: bool) -> crate::plan::Plan
     let database = lay_tuning(Database::embedded(), path).unwrap();
     let given = GpuFacts { topology: Some(Topology::NvlinkMesh), multicast: Some(false), ..GpuFacts::default() };
     let machine = Machine::gpu(&database, "h200", 2, &given).unwrap();
-    let tuning = TuningReport::new(&database, "site.yaml", ("h200", Some("sm90")), facts);
+    let tuning = TuningReport::new(&database, path, &machine, facts);
     let request = PlanRequest::new("llama", llama(), machine);
     build(&PlanRequest { tuning, tensor_parallel: 2, strict, max_sequences: 64, ..request }).unwrap()
 }
 
 #[test]
 fn the_ladder_takes_the_fastest_and_does_not_flutter() {
-    let point = |algorithm, bytes, microseconds| SumPoint {
-        algorithm,
-        dtype: Dtype::Bf16,
-        bytes,
-        microseconds,
-        spread: 0.0,
-    };
+    let point =
+        |algorithm, bytes, microseconds| SumPoint { algorithm, dtype: Dtype::Bf16, bytes, microseconds, spread: 0.0 };
     let (one, two, nccl) = (AlgorithmId::OneShot, AlgorithmId::TwoShot, AlgorithmId::Nccl);
     let sums = [
         point(one, 100, 1.0),

@@ -96,8 +96,7 @@ impl<'a> Addition<'a> {
         let failed = |what: String| MeasurementError::Contradiction(what);
         let resolved = database.record(record).map_err(|error| failed(error.to_string()))?;
         let table = Table::new(database.index(), &resolved).map_err(|error| failed(error.to_string()))?;
-        let host =
-            HostFacts { topology: Some(self.group.topology), multicast: Some(false), ..HostFacts::default() };
+        let host = HostFacts { topology: Some(self.group.topology), multicast: Some(false), ..HostFacts::default() };
         let ask = |dtype: Dtype, bytes: u64, fusion: FusionRequest| {
             let shape = Shape {
                 world_size: self.group.world_size,
@@ -113,9 +112,13 @@ impl<'a> Addition<'a> {
         };
         for (dtype, steps) in &self.ladders {
             for sum in self.group.sums.iter().filter(|sum| sum.dtype == *dtype) {
-                let (want, found) = (algorithm(steps, sum.bytes), ask(*dtype, sum.bytes, FusionRequest::Auto).algorithm);
+                let (want, found) =
+                    (algorithm(steps, sum.bytes), ask(*dtype, sum.bytes, FusionRequest::Auto).algorithm);
                 if want != found {
-                    return Err(failed(format!("{} bytes of {dtype}: {want:?} was measured, {found:?} chosen", sum.bytes)));
+                    return Err(failed(format!(
+                        "{} bytes of {dtype}: {want:?} was measured, {found:?} chosen",
+                        sum.bytes
+                    )));
                 }
             }
         }
@@ -168,7 +171,8 @@ impl Writer<'_> {
     fn source(&self, text: &mut String) {
         let Measurement { gpu, date, method, groups, .. } = self.measurement;
         let most = groups.iter().map(|group| group.world_size).max().unwrap_or(0);
-        let links: Vec<String> = groups.iter().map(|group| format!("{} ranks: {}", group.world_size, group.link)).collect();
+        let links: Vec<String> =
+            groups.iter().map(|group| format!("{} ranks: {}", group.world_size, group.link)).collect();
         let _ = write!(
             text,
             "sources:\n  {SOURCE}:\n    kind: measurement\n    title: {}\n    gpu: {}\n{}    date: {}\n    note: {}\n",
@@ -184,7 +188,10 @@ impl Writer<'_> {
     fn versions(&self) -> Vec<(&'static str, Version)> {
         let Measurement { driver, nccl, .. } = self.measurement;
         let version = |name, text: &str| Some((name, text.parse::<Version>().ok()?));
-        [version("driver", driver), nccl.as_ref().and_then(|nccl| version("nccl", nccl))].into_iter().flatten().collect()
+        [version("driver", driver), nccl.as_ref().and_then(|nccl| version("nccl", nccl))]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     fn evidence(&self, kernel: &str, note: &str) -> String {
@@ -236,7 +243,13 @@ impl Writer<'_> {
         // A list replaces the record's, so what it said stays in it.
         if let Some(mut sizes) = own.world_sizes.clone() {
             let known = sizes.len();
-            sizes.extend(limits.iter().map(|(group, _)| group.world_size).filter(|size| !sizes.contains(size)).collect::<Vec<_>>());
+            sizes.extend(
+                limits
+                    .iter()
+                    .map(|(group, _)| group.world_size)
+                    .filter(|size| !sizes.contains(size))
+                    .collect::<Vec<_>>(),
+            );
             sizes.sort_unstable();
             values.extend((sizes.len() > known).then(|| ("world_sizes", format!("[{}]", join(&sizes)))));
         }

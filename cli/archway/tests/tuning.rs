@@ -1,0 +1,65 @@
+//! From figures that were kept to a tuning, and from the tuning to a plan.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn archway(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_archway"));
+    command.current_dir(root()).args(arguments).output().unwrap()
+}
+
+/// The file and the folder that it lies in.
+fn tuned() -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("site.yaml").display().to_string();
+    let output = archway(&["tune", "--from", "engine/tests/data/tuning/two-h200.json", "--out", &out]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), out);
+    (folder, out)
+}
+
+fn plan(more: &[&str]) -> (Option<i32>, serde_json::Value) {
+    let mut arguments = vec!["plan", "models/shapes/llama-3.1-8b.json", "--gpu", "h200", "--count", "2"];
+    arguments.extend(["--topology", "nvlink_mesh", "--multicast", "false", "--json"]);
+    arguments.extend(more);
+    let output = archway(&arguments);
+    let document = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    (output.status.code(), document)
+}
+
+#[test]
+fn a_tuning_is_planned_with_and_a_foreign_one_is_named() {
+    let (_folder, file) = tuned();
+    let (code, document) = plan(&["--tuning", &file, "--driver", "580.159.04", "--strict"]);
+    assert_eq!(code, Some(0), "{document}");
+    assert_eq!(document["tuning"]["differences"], serde_json::json!([]));
+    assert_eq!(document["tuning"]["file"], serde_json::json!(file));
+    let (code, document) = plan(&["--tuning", &file, "--driver", "590.1", "--strict"]);
+    assert_eq!(code, Some(2));
+    assert!(document["refusals"].to_string().contains("tuning_mismatch: "), "{document}");
+    let (code, document) = plan(&["--tuning", &file, "--driver", "590.1"]);
+    assert_eq!(code, Some(0));
+    assert!(document["warnings"].to_string().contains("driver 580.159.04 there and 590.1 here"), "{document}");
+    let (_, document) = plan(&["--tuning", "none"]);
+    assert_eq!(document["tuning"], serde_json::Value::Null);
+}
+
+#[test]
+fn what_cannot_be_concluded_from_is_an_error_that_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("figures.json").display().to_string();
+    std::fs::write(&file, "{}").unwrap();
+    let said = |arguments: &[&str]| {
+        let output = archway(arguments);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(said(&["tune", "--from", &file]).contains("holds no figures"));
+    assert!(said(&["tune", "--from", "/nowhere"]).contains("/nowhere"));
+    let missing = said(&["plan", "models/shapes/llama-3.1-8b.json", "--gpu", "h200", "--tuning", "/nowhere/site.yaml"]);
+    assert!(missing.contains("/nowhere/site.yaml") && missing.contains("--tuning none"), "{missing}");
+}
