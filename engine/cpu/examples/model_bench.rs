@@ -77,7 +77,8 @@ impl Runner {
         let shape = CacheShape { layers: decoder.layers(), pages, page_size: PAGE, layout };
         let cache = backend.allocate_cache(&shape).expect("memory");
         let limits = StepLimits { rows: PROMPT, segments: STREAMS, pages, mask_words: 0 };
-        let step = backend.allocate_step(&limits).expect("memory");
+        let heads = model::attention_heads(config, Share::WHOLE);
+        let step = backend.allocate_step(&limits, heads).expect("memory");
         let (logits, vocabulary) = (vec![0.0; STREAMS * config.vocabulary], config.vocabulary);
         Self { backend, communicator: Communicator::single(), decoder, cache, step, logits, vocabulary }
     }

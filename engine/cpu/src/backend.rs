@@ -1,6 +1,9 @@
 //! [`Backend`] on the CPU: each operation unpacks its arguments and calls the module that computes.
 
+use std::time::Instant;
+
 use engine::backend::*;
+use engine::sampler::largest;
 
 use crate::cache::Cache;
 use crate::kernels::{Attention, CacheElement, Compute};
@@ -19,12 +22,22 @@ pub struct CpuBackend {
     cache: CacheElement,
     latent: latent::Scratch,
     moe: moe::Scratch,
+    /// Chosen tokens.
+    choices: Vec<u32>,
+    marks: [Instant; 4],
 }
 
 impl CpuBackend {
     /// A rank that computes with these threads, instruction set and precision, and keeps keys and values as `cache`.
     pub fn new(compute: Compute, cache: CacheElement) -> Self {
-        Self { compute, cache, latent: latent::Scratch::default(), moe: moe::Scratch::default() }
+        Self {
+            compute,
+            cache,
+            latent: latent::Scratch::default(),
+            moe: moe::Scratch::default(),
+            choices: Vec::new(),
+            marks: [Instant::now(); 4],
+        }
     }
 }
 
@@ -40,6 +53,7 @@ impl Backend for CpuBackend {
     type Cache = Cache;
     type Step = Step;
     type Routes = Routes;
+    type Tokens = Vec<u32>;
 
     fn load_linear(&mut self, parts: &[MatrixPart<'_>], bias: Option<&[f32]>) -> Result<Matrix, BackendError> {
         Matrix::load(parts, bias)
@@ -61,6 +75,10 @@ impl Backend for CpuBackend {
         Ok(Rope::new(table))
     }
 
+    fn load_tokens(&mut self, tokens: &[u32]) -> Result<Vec<u32>, BackendError> {
+        Ok(tokens.to_vec())
+    }
+
     fn allocate_buffer(&mut self, elements: usize) -> Result<Buffer, BackendError> {
         let mut values = Vec::new();
         let error = |_| BackendError::Memory { operation: "allocate_buffer", bytes: elements * Self::ELEMENT_BYTES };
@@ -73,8 +91,13 @@ impl Backend for CpuBackend {
         Cache::new(shape, self.cache)
     }
 
-    fn allocate_step(&mut self, limits: &StepLimits) -> Result<Step, BackendError> {
+    fn allocate_step(&mut self, limits: &StepLimits, _: Option<AttentionHeads>) -> Result<Step, BackendError> {
         Ok(Step::new(*limits))
+    }
+
+    fn allocate_choices(&mut self, places: usize) -> Result<(), BackendError> {
+        self.choices.resize(places, u32::MAX);
+        Ok(())
     }
 
     fn allocate_routes(&mut self, rows: usize, experts_per_token: usize) -> Result<Routes, BackendError> {
@@ -90,10 +113,36 @@ impl Backend for CpuBackend {
         Ok(())
     }
 
+    fn choose(&mut self, arguments: Choose<'_, Self>) -> Result<(), BackendError> {
+        let Choose { logits, width, rows, vocabulary, place } = arguments;
+        let rows = logits.0.chunks_exact(width).take(rows);
+        for (row, choice) in rows.zip(&mut self.choices[place..]) {
+            let column = largest(row);
+            let token = column.map(|column| vocabulary.map_or(column, |tokens| tokens[column as usize]));
+            *choice = token.unwrap_or(u32::MAX);
+        }
+        Ok(())
+    }
+
+    fn read_choices(&mut self, from: usize, to: &mut [u32]) -> Result<(), BackendError> {
+        to.copy_from_slice(&self.choices[from..from + to.len()]);
+        Ok(())
+    }
+
+    fn mark(&mut self, mark: usize) -> Result<(), BackendError> {
+        self.marks[mark] = Instant::now();
+        Ok(())
+    }
+
+    fn seconds(&self, from: usize, to: usize) -> f64 {
+        (self.marks[to] - self.marks[from]).as_secs_f64()
+    }
+
     fn embed(&mut self, Embed { step, table, first, output, rows }: Embed<'_, Self>) -> Result<(), BackendError> {
         let tokens = &step.input.tokens[..rows];
         for (token, output) in tokens.iter().zip(output.0.chunks_exact_mut(table.columns)) {
-            match (*token as usize).checked_sub(first).filter(|row| *row < table.rows) {
+            let token = chosen_index(*token).map_or(*token, |place| self.choices[place]);
+            match (token as usize).checked_sub(first).filter(|row| *row < table.rows) {
                 Some(row) => table.row(row, output),
                 None => output.fill(0.0),
             }

@@ -27,6 +27,25 @@ pub struct HeadGroups {
     pub offset: usize,
 }
 
+/// Query heads over the cached heads of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttentionHeads {
+    pub groups: HeadGroups,
+    pub cached: usize,
+}
+
+/// See [`Backend::choose`].
+pub struct Choose<'a, B: Backend> {
+    pub logits: &'a B::Buffer,
+    /// Columns of a row.
+    pub width: usize,
+    pub rows: usize,
+    /// The token of each column; none where they are the same.
+    pub vocabulary: Option<&'a B::Tokens>,
+    /// Where the first row's choice goes.
+    pub place: usize,
+}
+
 /// See [`Backend::embed`].
 pub struct Embed<'a, B: Backend> {
     pub step: &'a B::Step,

@@ -13,13 +13,15 @@ mod pass;
 mod step;
 
 pub use arguments::{
-    Activate, Add, AddNorm, Append, Attend, AttendLatent, Blocks, CopyColumns, Embed, Gather, HeadGroups, Mix,
-    MoveRows, Norm, NormBlocks, Product, Rotate, Route,
+    Activate, Add, AddNorm, Append, Attend, AttendLatent, AttentionHeads, Blocks, Choose, CopyColumns, Embed, Gather,
+    HeadGroups, Mix, MoveRows, Norm, NormBlocks, Product, Rotate, Route,
 };
 pub use error::BackendError;
 pub use load::{CacheLayout, CacheShape, ExpertParts, LatentUpParts, MatrixPart, RopeTable};
 pub use pass::PassKey;
-pub use step::{RowMove, Segment, StepInput, StepLimits, TreeMask};
+pub use step::{RowMove, Segment, StepInput, StepLimits, TreeMask, chosen, chosen_index};
+
+use crate::types::Phase;
 
 /// One rank's device. A buffer is a run of elements in the backend's activation type; each operation reads and writes
 /// its beginning as a dense row-major matrix `[rows, width]`, with a width that its weights or its arguments give. So
@@ -47,6 +49,8 @@ pub trait Backend: Sized + 'static {
     type Step;
     /// Chosen experts and their weights, `[rows, experts_per_token]`.
     type Routes;
+    /// A list of token ids.
+    type Tokens;
 
     /// The parts one below the other as one matrix. `bias` has as many values as the matrix has rows.
     /// Errors: a weight type or a memory size that the device cannot take.
@@ -55,9 +59,7 @@ pub trait Backend: Sized + 'static {
     fn load_experts(&mut self, experts: &[ExpertParts<'_>]) -> Result<Self::Experts, BackendError>;
     fn load_latent_up(&mut self, parts: LatentUpParts<'_>) -> Result<Self::LatentUp, BackendError>;
     fn load_rope(&mut self, table: &RopeTable) -> Result<Self::Rope, BackendError>;
-    /// What [`Backend::attend`] will be asked for, over `cached` cached heads: told while layers load, before steps are
-    /// allocated, to those who lay out a step's work by it.
-    fn expect_heads(&mut self, _groups: HeadGroups, _cached: usize) {}
+    fn load_tokens(&mut self, tokens: &[u32]) -> Result<Self::Tokens, BackendError>;
 
     /// Room for logits: a buffer that a product fills, and that [`Backend::read`] and [`Backend::choose`] read. A
     /// backend with narrow activations keeps logits in f32 all the same.
@@ -67,7 +69,12 @@ pub trait Backend: Sized + 'static {
     /// Zeroed; may be empty.
     fn allocate_buffer(&mut self, elements: usize) -> Result<Self::Buffer, BackendError>;
     fn allocate_cache(&mut self, shape: &CacheShape) -> Result<Self::Cache, BackendError>;
-    fn allocate_step(&mut self, limits: &StepLimits) -> Result<Self::Step, BackendError>;
+    /// `heads` are those of the model whose passes will read the step: some devices lay out attention's work by them.
+    /// None where no attention over keys and values reads it.
+    fn allocate_step(&mut self, limits: &StepLimits, heads: Option<AttentionHeads>)
+    -> Result<Self::Step, BackendError>;
+    /// Room for so many choices of [`Backend::choose`].
+    fn allocate_choices(&mut self, places: usize) -> Result<(), BackendError>;
     fn allocate_routes(&mut self, rows: usize, experts_per_token: usize) -> Result<Self::Routes, BackendError>;
 
     /// Makes `input` the content of `step`. Errors: more rows, segments, pages or mask words than its limits.
@@ -81,9 +88,9 @@ pub trait Backend: Sized + 'static {
     fn padded(&self, key: PassKey) -> PassKey {
         key
     }
-    /// Row counts, up to `most`, for which the device records a decode pass. They are recorded before the first step,
-    /// on a step without rows.
-    fn recorded_rows(&self, _most: usize) -> Vec<usize> {
+    /// Row counts, up to `most`, for which the device records passes of a phase. They are recorded before the
+    /// first step, on steps without rows.
+    fn recorded_rows(&self, _phase: Phase, _most: usize) -> Vec<usize> {
         Vec::new()
     }
     /// Runs a pass: everything in `body` depends on the host only through the uploaded step and `key`. A device that
@@ -96,20 +103,19 @@ pub trait Backend: Sized + 'static {
         body(self)
     }
 
-    /// Whether [`Backend::choose`] does anything: otherwise the host reads the logits and chooses.
-    const CHOOSES: bool = false;
     /// The largest logit of each of `rows` rows `[rows, width]`, the smallest id on a tie, for
-    /// [`Backend::read_choices`]. Part of a pass.
-    fn choose(&mut self, _logits: &Self::Buffer, _width: usize, _rows: usize) -> Result<(), BackendError> {
-        Ok(())
-    }
-    /// Waits for the device and copies the choices of the first rows to the host. `u32::MAX` stands for a row without
-    /// a finite logit.
-    fn read_choices(&mut self, _to: &mut [u32]) -> Result<(), BackendError> {
-        Ok(())
-    }
+    /// [`Backend::read_choices`] and for steps that say [`chosen`]. Part of a pass.
+    fn choose(&mut self, arguments: Choose<'_, Self>) -> Result<(), BackendError>;
+    /// Waits for the device and copies choices, starting with place `from`, to the host. `u32::MAX` stands for a row
+    /// without a finite logit.
+    fn read_choices(&mut self, from: usize, to: &mut [u32]) -> Result<(), BackendError>;
+    /// Notes when the device comes to this point, for [`Backend::seconds`]. There are marks 0 to 3.
+    fn mark(&mut self, mark: usize) -> Result<(), BackendError>;
+    /// Seconds between two marks; the device has come to both.
+    fn seconds(&self, from: usize, to: usize) -> f64;
 
-    /// `output[row] = table[token[row] - first]`, zero where the token is outside the table.
+    /// `output[row] = table[token[row] - first]`, zero where the token is outside the table. A token that is [`chosen`]
+    /// is looked up among the choices first.
     fn embed(&mut self, arguments: Embed<'_, Self>) -> Result<(), BackendError>;
     /// `output = input / sqrt(mean(input^2) + epsilon) * weight`, mean over the row.
     fn rms_norm(&mut self, arguments: Norm<'_, Self>) -> Result<(), BackendError>;

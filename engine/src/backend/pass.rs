@@ -8,6 +8,6 @@ pub struct PassKey {
     pub phase: Phase,
     /// Rows that are computed.
     pub rows: usize,
-    /// Of these, rows that logits are computed for.
+    /// Rows that logits are computed for: of these, or, where a pass goes on with what it chose, of every round.
     pub logit_rows: usize,
 }

@@ -26,7 +26,7 @@ pub use decoder::{AttentionLayer, Decoder, Layer, Limits, MlpLayer, sum_and_norm
 pub use loader::{Bias, Loader, ModelError, Slice};
 pub use pass::{Pass, Scratch, Widths};
 pub use rope::rope_table;
-pub use share::{HeadShare, Share, cache_layout};
+pub use share::{HeadShare, Share, attention_heads, cache_layout};
 
 use crate::backend::Backend;
 use crate::weights::WeightSource;

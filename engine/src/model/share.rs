@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Attention, ModelConfig};
-use crate::backend::{CacheLayout, HeadGroups};
+use crate::backend::{AttentionHeads, CacheLayout, HeadGroups};
 
 /// One rank among those that share every layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,13 @@ impl Share {
     pub fn column_width(self, total: usize) -> usize {
         total.div_ceil(self.world_size)
     }
+}
+
+/// The heads of grouped attention on one rank; none where attention is over latents.
+pub fn attention_heads(config: &ModelConfig, share: Share) -> Option<AttentionHeads> {
+    let Attention::Grouped { key_value_heads, .. } = &config.attention else { return None };
+    let heads = share.heads(config.heads, *key_value_heads);
+    Some(AttentionHeads { groups: heads.groups, cached: heads.key_value.len() })
 }
 
 /// What each position of each layer stores in the cache of one rank. Every rank has the whole latent, because all

@@ -15,8 +15,8 @@ pub(super) struct Shape {
     pub min_p: f32,
 }
 
-/// The smallest id with the largest logit.
-pub(super) fn greedy(logits: &[f32]) -> Option<u32> {
+/// The smallest id with the largest logit; none where the largest is not finite.
+pub fn largest(logits: &[f32]) -> Option<u32> {
     let largest = maximum(logits)?;
     logits.iter().position(|&logit| logit == largest).map(|id| id as u32)
 }

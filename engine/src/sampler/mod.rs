@@ -22,6 +22,7 @@ mod weight;
 #[cfg(test)]
 mod tests;
 
+pub use choose::largest;
 pub use logprobs::token_logprobs;
 pub use philox::{Counter, philox4x32_10, random_bits};
 pub use scratch::SamplerScratch;

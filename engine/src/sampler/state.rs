@@ -118,7 +118,7 @@ impl SamplerState {
         let params = &*self.params;
         // A single candidate needs no draw, and `top_k` 1 is how many clients ask for greedy.
         if params.temperature < GREEDY_TEMPERATURE || params.top_k == 1 {
-            return choose::greedy(logits);
+            return choose::largest(logits);
         }
         let shape =
             Shape { temperature: params.temperature, top_k: params.top_k, top_p: params.top_p, min_p: params.min_p };

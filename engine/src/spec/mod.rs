@@ -9,6 +9,8 @@
 //! A cycle: draft from the last committed row's output, verify, accept, make the accepted path consecutive in the
 //! target's cache, and run the draft model over the accepted rows with the target's real features, so that its cache is
 //! always that of real features. Every step does this last part, whether it speculates or not: the head stays in step.
+//! Chains can be drafted by the device on its own ([`Drafter::draft_chains`]), and the head can follow before the host
+//! knows what was accepted ([`Drafter::extend_ahead`]): then nothing waits in between.
 
 mod agreement;
 mod candidates;
@@ -24,7 +26,7 @@ mod walk;
 
 pub use agreement::{Agreement, Decision, Disagreement, Outcome};
 pub use checkpoint::{HeadCheckpoint, Toggles, open_head};
-pub use drafter::{DraftStep, Drafter, DrafterConfig};
+pub use drafter::{DraftStep, Drafter, DrafterConfig, EntryRows};
 pub use model::{DraftModel, Hidden};
 pub use pace::{Acceptance, Pace, PaceReport, PaceSettings, PacedStep, WidthReport};
 pub use shape::DraftShape;

@@ -32,6 +32,13 @@ impl DraftTree {
         Self { tokens: vec![token], parents: vec![0], depths: vec![0] }
     }
 
+    /// Each of `tokens` the child of the one before it.
+    pub fn chain(root: u32, tokens: impl IntoIterator<Item = u32>) -> Self {
+        let tokens: Vec<u32> = std::iter::once(root).chain(tokens).collect();
+        let (parents, depths) = (0..tokens.len()).map(|node| (node.saturating_sub(1), node as u32)).unzip();
+        Self { tokens, parents, depths }
+    }
+
     pub fn rows(&self) -> usize {
         self.tokens.len()
     }

@@ -23,6 +23,11 @@ impl DraftVocabulary {
         self.tokens.as_ref().map_or(draft, |tokens| tokens[draft as usize])
     }
 
+    /// Target ids by draft id; none where they are the same.
+    pub fn tokens(&self) -> Option<&[u32]> {
+        self.tokens.as_deref()
+    }
+
     /// Reads `d2t` (offsets: target id less draft id) and checks it, and `t2d` where it is there, against each other.
     /// `size` draft tokens of a vocabulary of `vocabulary`.
     pub(super) fn read(

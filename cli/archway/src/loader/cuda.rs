@@ -108,11 +108,12 @@ impl Gpus {
 /// What a rank's memory is used for, and how much of it nobody asked for.
 fn say_memory((rank, report): (usize, &MemoryReport)) {
     let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-    let MemoryReport { weights, cache, activations, workspace, used, total } = *report;
+    let MemoryReport { weights, cache, activations, workspace, used, total, passes, milliseconds } = *report;
     let share = 100.0 * report.unexplained() as f64 / total.max(1) as f64;
     eprintln!(
         "GPU memory of rank {rank}: weights {:.2} GiB, cache {:.2}, activations {:.2}, workspace {:.2}; the driver \
-         counts {:.2} of {:.2}: {share:.1} % of the memory is modules, recorded passes and rounding",
+         counts {:.2} of {:.2}: {share:.1} % of the memory is modules, recorded passes and rounding; {passes} passes \
+         recorded in {milliseconds} ms",
         gib(weights),
         gib(cache),
         gib(activations),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::backend::{Backend, chosen_index};
 use engine::model::Share;
 use engine::spec::{Agreement, DraftShape, DraftStep, DraftTree, Drafter, DrafterConfig, Outcome, Walk};
 use engine::types::{Batch, BatchEntry, LogitsRows, PageId, Phase, Sampling, SamplingParams, SlotId};
@@ -26,6 +27,7 @@ impl<'a> Cycles<'a> {
         let config = DrafterConfig { shape, pages: 16, page_size: 16, slots: 2, rows: 64, logit_rows: 3, context: 256 };
         let drafter =
             Drafter::load(&mut rig.backend, &head, &rig.decoder, Share::WHOLE, config).expect("the head loads");
+        rig.backend.allocate_choices(config.places().end).expect("memory");
         let agreement = Agreement::group(1, Duration::from_secs(1)).remove(0);
         Self { golden, rig, drafter, agreement, shape }
     }
@@ -54,9 +56,25 @@ impl<'a> Cycles<'a> {
     fn draft(&mut self, batch: &Batch) -> Option<DraftTree> {
         let (backend, communicator, agreement) =
             (&mut self.rig.backend, &mut self.rig.communicator, &mut self.agreement);
-        self.drafter.begin(batch);
+        self.drafter.begin(backend, batch).expect("kept");
         let mut at = DraftStep { backend, communicator, agreement, batch };
-        self.drafter.draft(&mut at).expect("drafts").remove(0)
+        let tree = self.drafter.draft(&mut at).expect("drafts").remove(0);
+        if self.drafter.drafts_alone(1) {
+            assert_eq!(self.draft_alone(batch), tree, "what the device drafts on its own");
+        }
+        tree
+    }
+
+    /// The same by the backend's own choices.
+    fn draft_alone(&mut self, batch: &Batch) -> Option<DraftTree> {
+        let (backend, communicator) = (&mut self.rig.backend, &mut self.rig.communicator);
+        let mut tree = self.drafter.draft_chains(backend, communicator, batch).expect("drafts").remove(0)?;
+        let mut choices = vec![0; self.drafter.choices()];
+        backend.read_choices(0, &mut choices).expect("read");
+        for token in &mut tree.tokens {
+            *token = chosen_index(*token).map_or(*token, |place| choices[place]);
+        }
+        Some(tree)
     }
 
     fn extend(&mut self, batch: &Batch, outcome: Outcome) {

@@ -78,7 +78,7 @@ fn check(what: &str, actual: &[f32], expected: &[f32]) -> Result<(), Failure> {
 }
 
 /// f32 weights with the values that bf16 can hold, so that both sides compute with the same ones.
-struct Rounded<W>(W);
+pub struct Rounded<W>(pub W);
 
 impl<W: WeightSource> WeightSource for Rounded<W> {
     fn names(&self) -> Vec<String> {

@@ -20,7 +20,7 @@ const PAGES_EACH: u32 = 32;
 const CHUNK: usize = 96;
 const TOKENS: usize = 64;
 /// Gap of two log-probabilities below which their order is a matter of rounding: what is asked of the CPU beside llama.cpp.
-const NEAR: f32 = 0.4;
+pub const NEAR: f32 = 0.4;
 
 /// A token and the gap between the best two log-probabilities where it was chosen.
 type Choice = (u32, f32);

@@ -2,9 +2,10 @@
 //! the executor with recorded passes.
 //!
 //! `models GOLDEN_FOLDER` runs the golden models; `models FILE.gguf` compares greedy tokens of one model;
-//! `models time CONFIG.json ROWS CONTEXT` times a decode step with random weights. Needs a GPU, so it is a program and
-//! not a test. Exit code 1: a difference beyond what bf16 explains.
+//! `models time CONFIG.json SEQUENCES CONTEXT [EACH...]` times a decode step, or passes over EACH rows a sequence, with
+//! random weights. Needs a GPU, so it is a program and not a test. Exit code 1: a difference beyond what bf16 explains.
 
+mod eagle;
 mod golden;
 mod greedy;
 mod rig;
@@ -23,13 +24,20 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
-        ["time", config, rows, context] => match (rows.parse(), context.parse()) {
-            (Ok(rows), Ok(context)) => timing::run(Path::new(config), rows, context),
-            _ => Err("ROWS and CONTEXT are numbers".to_owned()),
-        },
+        ["time", config, sequences, context, each @ ..] => {
+            match (sequences.parse(), context.parse(), each.iter().map(|each| each.parse()).collect()) {
+                (Ok(sequences), Ok(context), Ok(each)) => {
+                    let each: Vec<usize> = each;
+                    timing::run(Path::new(config), sequences, context, if each.is_empty() { &[1] } else { &each })
+                }
+                _ => Err("SEQUENCES, CONTEXT and EACH are numbers".to_owned()),
+            }
+        }
         [path] => run(Path::new(path)),
         _ => {
-            eprintln!("usage: models GOLDEN_FOLDER | FILE.gguf | MODEL_FOLDER | time CONFIG.json ROWS CONTEXT");
+            eprintln!(
+                "usage: models GOLDEN_FOLDER | FILE.gguf | MODEL_FOLDER | time CONFIG.json SEQUENCES CONTEXT [EACH...]"
+            );
             return ExitCode::from(2);
         }
     };
@@ -47,7 +55,7 @@ fn run(path: &Path) -> Result<(), Failure> {
         for name in ["eagle3-tiny/target", "qwen2-tiny", "qwen3-tiny"] {
             golden::compare(&path.join(name), name)?;
         }
-        return Ok(());
+        return eagle::compare(&path.join("eagle3-tiny"));
     }
     greedy::compare_file(path)
 }

@@ -33,7 +33,8 @@ impl<B: Backend> Rig<B> {
         let shape = CacheShape { layers: decoder.layers(), pages: PAGES_EACH * SEQUENCES, page_size: PAGE, layout };
         let limits = StepLimits { rows: ROWS, segments: SEQUENCES, pages: PAGES_EACH * SEQUENCES, mask_words: ROWS };
         let cache = backend.allocate_cache(&shape).map_err(|error| error.to_string())?;
-        let step = backend.allocate_step(&limits).map_err(|error| error.to_string())?;
+        let heads = model::attention_heads(config, Share::WHOLE);
+        let step = backend.allocate_step(&limits, heads).map_err(|error| error.to_string())?;
         let communicator = Communicator::single();
         Ok(Self { backend, communicator, decoder, cache, step, vocabulary: config.vocabulary })
     }

@@ -1,11 +1,11 @@
-//! Time of a decode step on the device alone: a recorded pass replayed again and again, and the same with a wait after
-//! each, beside the bytes that it must read.
+//! Time of a decode step, or of a pass that verifies several tokens of each sequence, on the device alone: a recorded
+//! pass replayed again and again, and the same with a wait after each, beside the bytes that it must read.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::backend::{Backend, CacheShape, PassKey, Segment, StepInput, StepLimits};
+use engine::backend::{Backend, CacheShape, Choose, PassKey, Segment, StepInput, StepLimits};
 use engine::collective::{Communicator, PassError};
 use engine::executor::RankFactory;
 use engine::load::read_config;
@@ -18,30 +18,34 @@ use engine_gpu::CudaBackend;
 use crate::{Failure, gpu};
 
 const PAGE: usize = 16;
-const REPLAYS: usize = 100;
+const REPLAYS: usize = 50;
 const ROUNDS: usize = 5;
 
-/// `rows` sequences of `context` positions each, one token more.
-pub fn run(config: &Path, rows: usize, context: usize) -> Result<(), Failure> {
+/// `sequences` sequences of `context` positions each, and for every number of `each` so many tokens more of each: times,
+/// and their ratio to the first number's.
+pub fn run(config: &Path, sequences: usize, context: usize, each: &[usize]) -> Result<(), Failure> {
     let config = read_config(config, map_file).map_err(|error| error.to_string())?;
-    let mut timed = Timed::new(&config, rows, context)?;
-    let bytes = bytes(&config, rows, context);
+    let most = sequences * each.iter().copied().max().unwrap_or(1);
+    let mut timed = Timed::new(&config, sequences, context, most)?;
     let failed = |error: PassError| error.to_string();
-    timed.replay(REPLAYS, false).map_err(failed)?;
-    for (name, wait) in [("back to back", false), ("waiting after each", true)] {
-        let mut times = Vec::new();
-        for _ in 0..ROUNDS {
-            times.push(timed.replay(REPLAYS, wait).map_err(failed)?);
+    let keys: Vec<PassKey> = each.iter().map(|each| timed.key(sequences, *each)).collect();
+    keys.iter().try_for_each(|key| timed.record(*key)).map_err(failed)?;
+    for wait in [false, true] {
+        let name = if wait { "waiting after each" } else { "back to back" };
+        let mut first = None;
+        for (each, key) in each.iter().zip(&keys) {
+            timed.prepare(sequences, context, *each).map_err(failed)?;
+            let seconds = timed.median(*key, wait).map_err(failed)?;
+            let bytes = bytes(&config, sequences, context);
+            println!(
+                "{sequences} x {each} rows, context {context}, {name}: {:.4} ms a step, {:.0} GB/s of {:.3} GB, {:.3} x",
+                seconds * 1e3,
+                bytes / seconds / 1e9,
+                bytes / 1e9,
+                seconds / first.unwrap_or(seconds)
+            );
+            first.get_or_insert(seconds);
         }
-        times.sort();
-        let seconds = times[ROUNDS / 2].as_secs_f64() / REPLAYS as f64;
-        println!(
-            "{rows} rows, context {context}, {name}: {:.4} ms a step, {:.0} GB/s of {:.3} GB, {:.1} tokens/s",
-            seconds * 1e3,
-            bytes / seconds / 1e9,
-            bytes / 1e9,
-            rows as f64 / seconds
-        );
     }
     Ok(())
 }
@@ -62,76 +66,98 @@ struct Timed {
     decoder: Decoder<CudaBackend>,
     cache: <CudaBackend as Backend>::Cache,
     step: <CudaBackend as Backend>::Step,
-    key: PassKey,
     vocabulary: usize,
+    pages_each: usize,
 }
 
 impl Timed {
-    fn new(config: &ModelConfig, rows: usize, context: usize) -> Result<Self, Failure> {
+    fn new(config: &ModelConfig, sequences: usize, context: usize, most: usize) -> Result<Self, Failure> {
         let failed = |error: &dyn std::fmt::Display| error.to_string();
         let mut backend = gpu(config)?.backend(0).map_err(|error| failed(&error))?;
         let weights: Arc<dyn WeightSource> = Arc::new(DummyWeights::new(0, "bfloat16"));
-        let pages_each = (context + 1).div_ceil(PAGE);
-        let limits = Limits { rows: rows.max(64), logit_rows: rows.max(64), context: pages_each * PAGE };
+        let (rows, pages_each) = (most.max(64), (context + most).div_ceil(PAGE));
+        let limits = Limits { rows, logit_rows: rows, context: pages_each * PAGE };
         let decoder = model::load(&mut backend, &*weights, config, Share::WHOLE, limits, &mut |_| {})
             .map_err(|error| failed(&error))?;
         let layout = model::cache_layout(config, Share::WHOLE);
-        let shape = CacheShape { layers: decoder.layers(), pages: pages_each * rows, page_size: PAGE, layout };
+        let shape = CacheShape { layers: decoder.layers(), pages: pages_each * sequences, page_size: PAGE, layout };
         let cache = backend.allocate_cache(&shape).map_err(|error| failed(&error))?;
-        let limits = StepLimits { rows: rows.max(64), segments: rows, pages: pages_each * rows, mask_words: 0 };
-        let step = backend.allocate_step(&limits).map_err(|error| failed(&error))?;
-        let recorded = backend.recorded_rows(rows.max(64)).into_iter().find(|size| *size >= rows).unwrap_or(rows);
-        let key = PassKey { name: "timing", phase: Phase::Decode, rows: recorded, logit_rows: recorded };
+        let limits = StepLimits { rows, segments: sequences, pages: pages_each * sequences, mask_words: 0 };
+        let heads = model::attention_heads(config, Share::WHOLE);
+        let step = backend.allocate_step(&limits, heads).map_err(|error| failed(&error))?;
+        backend.allocate_choices(limits.rows).map_err(|error| failed(&error))?;
         let communicator = Communicator::single();
-        let mut timed = Self { backend, communicator, decoder, cache, step, key, vocabulary: config.vocabulary };
-        timed.prepare(rows, context).map_err(|error| failed(&error))?;
-        Ok(timed)
+        Ok(Self { backend, communicator, decoder, cache, step, vocabulary: config.vocabulary, pages_each })
     }
 
-    /// Records, then uploads the step that is replayed.
-    fn prepare(&mut self, rows: usize, context: usize) -> Result<(), PassError> {
+    /// The pass that is recorded for so many rows.
+    fn key(&self, sequences: usize, each: usize) -> PassKey {
+        let (rows, phase) = (sequences * each, if each > 1 { Phase::Verify } else { Phase::Decode });
+        let recorded = self.backend.recorded_rows(phase, rows.max(64));
+        let rows = recorded.into_iter().find(|size| *size >= rows).unwrap_or(rows);
+        PassKey { name: "timing", phase, rows, logit_rows: rows }
+    }
+
+    /// Has the device record the pass. To be done for all before the first step.
+    fn record(&mut self, key: PassKey) -> Result<(), PassError> {
         self.backend.upload(&mut self.step, &StepInput::default())?;
-        self.pass()?;
-        let pages_each = (context + 1).div_ceil(PAGE);
+        self.pass(key)
+    }
+
+    /// Uploads the step that is replayed.
+    fn prepare(&mut self, sequences: usize, context: usize, each: usize) -> Result<(), PassError> {
+        let (rows, pages_each) = (sequences * each, self.pages_each);
         let mut input = StepInput {
             tokens: (0..rows as u32).collect(),
-            positions: vec![context as u32; rows],
-            pages: (0..(pages_each * rows) as u32).collect(),
+            positions: (0..rows).map(|row| (context + row % each) as u32).collect(),
+            pages: (0..(pages_each * sequences) as u32).collect(),
             logit_rows: (0..rows as u32).collect(),
             ..StepInput::default()
         };
-        input.segments.extend((0..rows).map(|row| Segment {
-            first_row: row,
-            rows: 1,
+        input.segments.extend((0..sequences).map(|sequence| Segment {
+            first_row: sequence * each,
+            rows: each,
             start: context,
-            pages: row * pages_each..(row + 1) * pages_each,
+            pages: sequence * pages_each..(sequence + 1) * pages_each,
             tree: None,
         }));
         Ok(self.backend.upload(&mut self.step, &input)?)
     }
 
-    fn pass(&mut self) -> Result<(), PassError> {
-        let Self { backend, communicator, decoder, cache, step, key, vocabulary } = self;
-        backend.pass(*key, |backend| {
+    fn pass(&mut self, key: PassKey) -> Result<(), PassError> {
+        let Self { backend, communicator, decoder, cache, step, vocabulary, .. } = self;
+        backend.pass(key, |backend| {
             let (phase, rows) = (key.phase, key.rows);
             let mut pass = Pass { backend, communicator, cache, step: &*step, phase, rows };
             decoder.forward(&mut pass)?;
             let logits = decoder.logits(&mut pass, 0..rows)?;
-            Ok(pass.backend.choose(logits, *vocabulary, rows)?)
+            let (width, vocabulary, place) = (*vocabulary, None, 0);
+            Ok(pass.backend.choose(Choose { logits, width, rows, vocabulary, place })?)
         })
     }
 
-    fn replay(&mut self, count: usize, wait: bool) -> Result<Duration, PassError> {
-        let mut ids = vec![0; self.key.rows];
-        self.backend.read_choices(&mut ids)?;
+    /// Seconds of a step: the median of several rounds, after one that is not counted.
+    fn median(&mut self, key: PassKey, wait: bool) -> Result<f64, PassError> {
+        self.replay(key, wait)?;
+        let mut times = Vec::new();
+        for _ in 0..ROUNDS {
+            times.push(self.replay(key, wait)?);
+        }
+        times.sort();
+        Ok(times[ROUNDS / 2].as_secs_f64() / REPLAYS as f64)
+    }
+
+    fn replay(&mut self, key: PassKey, wait: bool) -> Result<Duration, PassError> {
+        let mut ids = vec![0; key.rows];
+        self.backend.read_choices(0, &mut ids)?;
         let start = Instant::now();
-        for _ in 0..count {
-            self.pass()?;
+        for _ in 0..REPLAYS {
+            self.pass(key)?;
             if wait {
-                self.backend.read_choices(&mut ids)?;
+                self.backend.read_choices(0, &mut ids)?;
             }
         }
-        self.backend.read_choices(&mut ids)?;
+        self.backend.read_choices(0, &mut ids)?;
         Ok(start.elapsed())
     }
 }

@@ -8,6 +8,9 @@
 // Positions in a page of the cache.
 constexpr u32 PAGE = 16;
 
+// Marks a token as the place of one that the device has chosen.
+constexpr u32 CHOSEN = 0x80000000u;
+
 // How much of each array is in use. Rows from `rows` up to the bucket are padding: nothing is stored for them.
 struct StepCounts {
     u32 rows;

@@ -7,6 +7,10 @@ struct ArgmaxArguments {
     const float* logits;
     // NONE where a row has no finite largest logit.
     u32* tokens;
+    // The same in memory of the host, or null.
+    u32* host;
+    // The token of each column; null where they are the same.
+    const u32* columns;
     // A value per row, zero between launches.
     u64* best;
     u32* arrivals;
@@ -38,7 +42,14 @@ extern "C" __global__ void __launch_bounds__(ARGMAX_THREADS) argmax(ArgmaxArgume
     }
     best = atomicExch(a.best + row, 0);
     a.arrivals[row] = 0;
-    a.tokens[row] = is_finite(logit_of(static_cast<u32>(best >> 32))) ? id_of(best) : NONE;
+    u32 token = is_finite(logit_of(static_cast<u32>(best >> 32))) ? id_of(best) : NONE;
+    if (a.columns != nullptr && token != NONE) {
+        token = a.columns[token];
+    }
+    a.tokens[row] = token;
+    if (a.host != nullptr) {
+        a.host[row] = token;
+    }
 }
 
 struct SampleArguments {

@@ -139,6 +139,7 @@ impl CudaBackend {
         let [run] = table.runs.as_slice() else { panic!("an embedding is one stored matrix") };
         let embed = kernels::Embed {
             tokens: step.addresses().tokens,
+            choices: self.choices.as_ref().map_or(0, |choices| choices.tokens.pointer()),
             table: run.memory.pointer(),
             output: output.memory.pointer(),
             first: word(first),
@@ -363,16 +364,24 @@ impl CudaBackend {
         Ok(unsafe { kernels::move_rows(&self.launcher, &self.kernels, &arguments) }?)
     }
 
-    pub(super) fn launch_argmax(&mut self, logits: &Buffer, width: usize, rows: usize) -> Result<(), BackendError> {
+    pub(super) fn launch_argmax(&mut self, arguments: &Choose<'_, Self>) -> Result<(), BackendError> {
+        let Choose { logits, width, rows, vocabulary, place } = *arguments;
+        let (actual, limit) = (place + rows, self.choices.as_ref().map_or(0, |choices| choices.places));
+        let too_large = BackendError::StepTooLarge { what: "choices", actual, limit };
+        let choices = self.choices.as_ref().filter(|_| actual <= limit).ok_or(too_large)?;
+        let [tokens, host] = choices.at(place);
         let argmax = kernels::Argmax {
             logits: logits.memory.pointer(),
-            tokens: self.choices.tokens.pointer(),
-            best: self.choices.best.pointer(),
-            arrivals: self.choices.arrivals.pointer(),
+            tokens,
+            host,
+            columns: vocabulary.map_or(0, |tokens| tokens.pointer()),
+            best: choices.best.pointer(),
+            arrivals: choices.arrivals.pointer(),
             vocabulary: word(width),
             rows: word(rows),
         };
-        // SAFETY: there is room for the most choices, and the caller asks for no more.
+        // SAFETY: there is room for so many choices from this place on, on both sides; the list of tokens has one for
+        // each column by the model's promise.
         Ok(unsafe { kernels::argmax(&self.launcher, &self.kernels, &argmax) }?)
     }
 }

@@ -16,8 +16,9 @@ use engine::types::Phase;
 
 use crate::device::{Allocation, Gpu, MemoryReport, Pinned, Products, Purpose, Recordings, Uploader};
 use crate::kernels::{KernelSet, Launcher, PREFERRED_PRODUCT_ROWS};
+use crate::step::SPLIT_ROWS;
 use pending::{NormCall, Pending, RotateCall, adjacent};
-use rooms::{AttentionRoom, Choices};
+use rooms::{AttentionRoom, Choices, Marks};
 
 pub use ready::KernelStore;
 pub use step::Step;
@@ -27,8 +28,6 @@ pub use types::{Absent, Buffer, Cache, Element, Matrix, Rope, Vector};
 const SMALL_ROWS: usize = PREFERRED_PRODUCT_ROWS as usize;
 /// Row counts of recorded decode passes; above them, every multiple of the last one.
 const RECORDED_ROWS: [usize; 9] = [1, 2, 4, 8, 16, 24, 32, 48, 64];
-/// Most rows that [`Backend::choose`] chooses for.
-const MOST_CHOICES: usize = 1024;
 /// Bytes of the buffer through which results come to the host.
 const READBACK: usize = 8 << 20;
 
@@ -41,14 +40,12 @@ pub struct CudaBackend {
     launcher: Launcher,
     uploader: Uploader,
     readback: Pinned,
-    chosen: Pinned,
-    choices: Choices,
+    choices: Option<Choices>,
+    marks: Marks,
     /// bf16 room for one matrix in blocks, for cuBLASLt.
     widened: Option<Allocation>,
     /// Elements of the largest matrix in blocks.
     widest: usize,
-    /// What attention will be asked for.
-    heads: Option<(HeadGroups, usize)>,
     attention: Option<AttentionRoom>,
     /// Padded dimension of the widest cached head.
     widest_head: usize,
@@ -79,11 +76,10 @@ impl CudaBackend {
             launcher,
             uploader: Uploader::new(&gpu.stream)?,
             readback: Pinned::new(&gpu.context, READBACK)?,
-            chosen: Pinned::new(&gpu.context, MOST_CHOICES * size_of::<u32>())?,
-            choices: Choices::new(&gpu)?,
+            choices: None,
+            marks: Marks::new(&gpu)?,
             widened: None,
             widest: 0,
-            heads: None,
             attention: None,
             widest_head: 0,
             pending: Pending::Nothing,
@@ -93,7 +89,9 @@ impl CudaBackend {
     }
 
     fn note_memory(&self) -> Result<(), BackendError> {
-        (self.note)(self.gpu.account.report()?);
+        let report = self.gpu.account.report()?;
+        let (passes, milliseconds) = (self.recordings.count(), self.recordings.spent().as_millis() as u64);
+        (self.note)(MemoryReport { passes, milliseconds, ..report });
         Ok(())
     }
 
@@ -107,14 +105,18 @@ impl CudaBackend {
         Ok(Buffer { memory, elements, element })
     }
 
+    /// Passes whose rows all do the same; drafting ones may go several rounds over them.
     fn records(key: PassKey) -> bool {
-        key.phase == Phase::Decode && key.rows == key.logit_rows && key.rows > 0
+        let rounds = match key.phase {
+            Phase::Decode | Phase::Verify => key.rows == key.logit_rows,
+            Phase::Draft | Phase::Prefill => key.rows > 0 && key.logit_rows.is_multiple_of(key.rows),
+        };
+        rounds && (1..=most_recorded(key.phase)).contains(&key.rows)
     }
 }
 
 impl Backend for CudaBackend {
     const ELEMENT_BYTES: usize = 2;
-    const CHOOSES: bool = true;
 
     type Buffer = Buffer;
     type Vector = Vector;
@@ -125,6 +127,7 @@ impl Backend for CudaBackend {
     type Cache = Cache;
     type Step = Step;
     type Routes = ();
+    type Tokens = Allocation;
 
     fn load_linear(&mut self, parts: &[MatrixPart<'_>], bias: Option<&[f32]>) -> Result<Matrix, BackendError> {
         self.load_matrix(parts, bias)
@@ -146,8 +149,11 @@ impl Backend for CudaBackend {
         self.load_angles(table)
     }
 
-    fn expect_heads(&mut self, groups: HeadGroups, cached: usize) {
-        self.heads.get_or_insert((groups, cached));
+    fn load_tokens(&mut self, tokens: &[u32]) -> Result<Allocation, BackendError> {
+        let bytes: &[u8] = bytemuck::cast_slice(tokens);
+        let memory = Allocation::new(&self.gpu.account, bytes.len(), Purpose::Weights, "load_tokens")?;
+        self.uploader.upload(bytes, memory.pointer())?;
+        Ok(memory)
     }
 
     fn allocate_logits(&mut self, elements: usize) -> Result<Buffer, BackendError> {
@@ -162,8 +168,13 @@ impl Backend for CudaBackend {
         self.make_cache(shape)
     }
 
-    fn allocate_step(&mut self, limits: &StepLimits) -> Result<Step, BackendError> {
-        self.make_step(limits)
+    fn allocate_step(&mut self, limits: &StepLimits, heads: Option<AttentionHeads>) -> Result<Step, BackendError> {
+        self.make_step(limits, heads)
+    }
+
+    fn allocate_choices(&mut self, places: usize) -> Result<(), BackendError> {
+        self.choices = Some(Choices::new(&self.gpu, places)?);
+        Ok(())
     }
 
     fn allocate_routes(&mut self, _: usize, _: usize) -> Result<(), BackendError> {
@@ -208,12 +219,12 @@ impl Backend for CudaBackend {
         }
         let rows = bucket(key.rows);
         // Buffers have room for what was recorded at start, not for more.
-        let recorded = PassKey { rows, logit_rows: rows, ..key };
+        let recorded = PassKey { rows, logit_rows: key.logit_rows / key.rows * rows, ..key };
         if self.recordings.has(recorded) { recorded } else { key }
     }
 
-    fn recorded_rows(&self, most: usize) -> Vec<usize> {
-        let most = most.min(step::FEW_ROWS);
+    fn recorded_rows(&self, phase: Phase, most: usize) -> Vec<usize> {
+        let most = most.min(most_recorded(phase));
         let mut rows: Vec<usize> = (1..=most).map(bucket).filter(|rows| *rows <= most).collect();
         rows.push(most);
         rows.sort_unstable();
@@ -234,7 +245,7 @@ impl Backend for CudaBackend {
             body(self)?;
             return Ok(self.flush()?);
         }
-        Recordings::begin(&self.gpu.stream)?;
+        self.recordings.begin(&self.gpu.stream)?;
         let launched = body(self).and_then(|()| Ok(self.flush()?));
         if launched.is_err() {
             self.pending = Pending::Nothing;
@@ -247,22 +258,27 @@ impl Backend for CudaBackend {
         Ok(())
     }
 
-    fn choose(&mut self, logits: &Buffer, width: usize, rows: usize) -> Result<(), BackendError> {
+    fn choose(&mut self, arguments: Choose<'_, Self>) -> Result<(), BackendError> {
         self.flush()?;
-        let rows = rows.min(MOST_CHOICES);
-        self.launch_argmax(logits, width, rows)?;
-        self.chosen.copy_from(self.choices.tokens.pointer(), rows * size_of::<u32>(), &self.gpu.stream)
+        self.launch_argmax(&arguments)
     }
 
-    fn read_choices(&mut self, to: &mut [u32]) -> Result<(), BackendError> {
+    fn read_choices(&mut self, from: usize, to: &mut [u32]) -> Result<(), BackendError> {
         self.flush()?;
-        if to.is_empty() {
-            return Ok(());
-        }
+        let Some(choices) = self.choices.as_ref().filter(|_| !to.is_empty()) else { return Ok(()) };
         self.gpu.synchronise("step")?;
-        let bytes = &self.chosen.bytes()[..size_of_val(to)];
-        bytemuck::cast_slice_mut(to).copy_from_slice(bytes);
+        let words: &[u32] = bytemuck::cast_slice(choices.host.bytes());
+        to.copy_from_slice(&words[from..from + to.len()]);
         Ok(())
+    }
+
+    fn mark(&mut self, mark: usize) -> Result<(), BackendError> {
+        self.flush()?;
+        self.marks.set(mark, &self.gpu)
+    }
+
+    fn seconds(&self, from: usize, to: usize) -> f64 {
+        self.marks.seconds(from, to)
     }
 
     fn embed(&mut self, arguments: Embed<'_, Self>) -> Result<(), BackendError> {
@@ -389,6 +405,16 @@ impl Backend for CudaBackend {
 fn bucket(rows: usize) -> usize {
     let largest = RECORDED_ROWS[RECORDED_ROWS.len() - 1];
     RECORDED_ROWS.into_iter().find(|bucket| *bucket >= rows).unwrap_or_else(|| rows.next_multiple_of(largest))
+}
+
+/// Most rows of a pass that is recorded. Above, launching costs nothing beside the work; and a recorded pass of several
+/// rows a sequence must have split all of them.
+fn most_recorded(phase: Phase) -> usize {
+    match phase {
+        Phase::Decode => step::FEW_ROWS,
+        Phase::Verify | Phase::Draft => SPLIT_ROWS,
+        Phase::Prefill => 0,
+    }
 }
 
 fn absent(operation: &'static str, what: &str) -> BackendError {

@@ -59,7 +59,8 @@ impl Step {
         input: &StepInput,
         padded: usize,
     ) -> Result<(), BackendError> {
-        self.is_wide = self.wide.is_some() && input.rows() > self.close.rows;
+        // A list of rows to pick has no rows of its own.
+        self.is_wide = self.wide.is_some() && input.rows().max(input.logit_rows.len()) > self.close.rows;
         let place = self.wide.as_mut().filter(|_| self.is_wide).unwrap_or(&mut self.close);
         place.upload(stream, input, padded)
     }

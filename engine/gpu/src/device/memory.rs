@@ -41,6 +41,9 @@ pub struct MemoryReport {
     /// and recorded passes.
     pub used: u64,
     pub total: u64,
+    /// Recorded passes, and how long recording them took.
+    pub passes: usize,
+    pub milliseconds: u64,
 }
 
 impl Account {
@@ -59,6 +62,8 @@ impl Account {
             workspace: of(Purpose::Workspace),
             used: ((total - free) as u64).saturating_sub(self.before),
             total: total as u64,
+            passes: 0,
+            milliseconds: 0,
         })
     }
 }

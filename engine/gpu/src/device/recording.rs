@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use cudarc::driver::{CudaGraph, CudaStream};
@@ -14,6 +15,8 @@ use super::error::backend_error;
 pub struct Recordings {
     graphs: HashMap<PassKey, CudaGraph>,
     closed: bool,
+    begun: Option<Instant>,
+    spent: Duration,
 }
 
 impl Recordings {
@@ -43,8 +46,14 @@ impl Recordings {
         Ok(true)
     }
 
+    /// Time that recording took.
+    pub fn spent(&self) -> Duration {
+        self.spent
+    }
+
     /// Begins to record what is launched on the stream. In thread-local mode: other threads may allocate meanwhile.
-    pub fn begin(stream: &CudaStream) -> Result<(), BackendError> {
+    pub fn begin(&mut self, stream: &CudaStream) -> Result<(), BackendError> {
+        self.begun = Some(Instant::now());
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         stream.begin_capture(mode).map_err(|error| backend_error("record", error))
     }
@@ -57,6 +66,7 @@ impl Recordings {
         let graph = graph.ok_or(BackendError::Device { operation: "record", message })?;
         graph.upload().map_err(failed)?;
         self.graphs.insert(key, graph);
+        self.spent += self.begun.take().map_or(Duration::ZERO, |begun| begun.elapsed());
         Ok(())
     }
 

@@ -34,6 +34,12 @@ impl Pinned {
         Ok(Self { pointer, bytes, context: Arc::clone(context) })
     }
 
+    /// Where the device sees this memory: page-locked memory has one address for both (CUDA programming guide, unified
+    /// virtual addressing).
+    pub fn device_pointer(&self) -> CUdeviceptr {
+        self.pointer as CUdeviceptr
+    }
+
     /// The caller makes sure that no copy is under way.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: `bytes` bytes, initialised at start, alive as long as `self`.

@@ -20,8 +20,10 @@ impl EmbeddingKernels {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Embed {
-    /// `[rows]` u32.
+    /// `[rows]` u32: ids, or places among the choices ([`engine::backend::chosen`]).
     pub tokens: u64,
+    /// u32; not read unless a token names a place.
+    pub choices: u64,
     /// `[table_rows, columns]` in its format.
     pub table: u64,
     /// `[rows, columns]` bf16.

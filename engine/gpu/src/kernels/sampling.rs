@@ -33,6 +33,10 @@ pub struct Argmax {
     pub logits: u64,
     /// `[rows]` u32; [`crate::step::NONE`] where the largest logit is not finite.
     pub tokens: u64,
+    /// The same in page-locked memory of the host; 0 for none.
+    pub host: u64,
+    /// `[vocabulary]` u32, the token of each column; 0 where they are the same.
+    pub columns: u64,
     /// `[rows]` u64 of zeros; a launch leaves them zero.
     pub best: u64,
     /// `[rows]` u32 of zeros; a launch leaves them zero.

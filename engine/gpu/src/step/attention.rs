@@ -10,6 +10,8 @@ const PAIRS: usize = 16;
 const WARPS: usize = 4;
 /// Positions that a block's warps take at once: the shortest part of a context.
 const SHORTEST_PART: usize = WARPS * PAGE;
+/// Rows of a step up to which every segment is split: recorded passes have no work items of the other kind.
+pub const SPLIT_ROWS: usize = 64;
 /// Tiles of a segment up to which its context is split; from there on there are rows enough to fill the device.
 const SPLIT_TILES: usize = 4;
 /// Blocks per multiprocessor that keep the memory busy.
@@ -60,7 +62,8 @@ impl AttentionGeometry {
         split.clear();
         whole.clear();
         let tiles = |rows: usize| rows.div_ceil(self.tile_rows);
-        let few = |rows: usize| tiles(rows) <= SPLIT_TILES;
+        let total: usize = input.segments.iter().map(|segment| segment.rows).sum();
+        let few = |rows: usize| total <= SPLIT_ROWS || tiles(rows) <= SPLIT_TILES;
         let positions: usize = input
             .segments
             .iter()
@@ -127,6 +130,7 @@ mod tests {
             let rows: usize = segments.iter().map(|(rows, ..)| rows).sum();
             prop_assert!(split.len() <= geometry.split_grid(rows), "{} items for {rows} rows", split.len());
             prop_assert!(whole.len() <= rows);
+            prop_assert!(rows > SPLIT_ROWS || whole.is_empty(), "recorded passes have no items of this kind");
             for (index, (rows, start, tree)) in segments.iter().enumerate() {
                 for row in 0..*rows {
                     let mine = |item: &&AttentionItem| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::input::LogitRow;
 use crate::sampler::{SampleError, SamplerScratch, SamplerState, token_logprobs};
 use crate::spec::{DraftTree, Walk};
-use crate::types::{Batch, BatchEntry, EntryOutput, LogitsRows, SlotId, TokenLogprobs, TokenOutput};
+use crate::types::{Batch, BatchEntry, EntryOutput, LogitsRows, TokenLogprobs, TokenOutput};
 
 /// Sampling state of the running sequences, by slot.
 pub(super) struct Choices {
@@ -58,18 +58,23 @@ impl Choices {
         })
     }
 
-    /// Takes the token that the device chose for an entry. Errors: the row had no finite logit.
-    pub fn take(&mut self, entry: &BatchEntry, id: u32, output: &mut EntryOutput) -> Result<(), String> {
-        let SlotId(number) = entry.slot;
-        let Some(slot) = &mut self.slots[number as usize] else { return Err(format!("slot {number} is empty")) };
-        if !entry.sample {
+    /// Takes the token that the device chose from a row of logits. Errors: the row had no finite logit.
+    pub fn take(
+        &mut self,
+        entry: &BatchEntry,
+        wanted: LogitRow,
+        id: u32,
+        verified: Option<Verified<'_>>,
+        output: &mut EntryOutput,
+    ) -> Result<(), String> {
+        let slot = self.slot(entry)?;
+        if !decides(entry, wanted, verified.as_ref()) {
             return Ok(());
         }
         if id == u32::MAX {
             return Err(SampleError { position: slot.sampler.position() }.to_string());
         }
-        slot.sampler.append(id);
-        output.tokens.push(TokenOutput { id, logprobs: None });
+        slot.append(TokenOutput { id, logprobs: None }, verified, output);
         Ok(())
     }
 
@@ -82,29 +87,45 @@ impl Choices {
         verified: Option<Verified<'_>>,
         output: &mut EntryOutput,
     ) -> Result<(), String> {
-        let SlotId(number) = entry.slot;
-        let Some(slot) = &mut self.slots[number as usize] else { return Err(format!("slot {number} is empty")) };
+        let Self { slots, scratch } = self;
+        let slot = slots[entry.slot.0 as usize].as_mut().ok_or_else(|| empty(entry))?;
         if entry.logits == LogitsRows::All {
             output.prompt_logprobs.extend(slot.prompt_logprobs(entry, wanted.row, logits)?);
         }
-        let decides = match &verified {
-            Some(verified) => verified.walk.wants(wanted.row),
-            None => entry.sample && wanted.row + 1 == entry.tokens.len(),
-        };
-        if decides {
-            let token = slot.sampler.sample(logits, &mut self.scratch).map_err(|error| error.to_string())?;
-            slot.sampler.append(token.id);
-            if let Some(Verified { tree, walk }) = verified {
-                walk.take(tree, token.id);
-                (output.drafted, output.accepted) = (tree.rows() as u32 - 1, walk.path().len() as u32 - 1);
-            }
-            output.tokens.push(token);
+        if decides(entry, wanted, verified.as_ref()) {
+            let token = slot.sampler.sample(logits, scratch).map_err(|error| error.to_string())?;
+            slot.append(token, verified, output);
         }
         Ok(())
+    }
+
+    fn slot(&mut self, entry: &BatchEntry) -> Result<&mut Slot, String> {
+        self.slots[entry.slot.0 as usize].as_mut().ok_or_else(|| empty(entry))
+    }
+}
+
+fn empty(entry: &BatchEntry) -> String {
+    format!("slot {} is empty", entry.slot.0)
+}
+
+/// Whether the row gives the entry's next token.
+fn decides(entry: &BatchEntry, wanted: LogitRow, verified: Option<&Verified<'_>>) -> bool {
+    match verified {
+        Some(verified) => verified.walk.wants(wanted.row),
+        None => entry.sample && wanted.row + 1 == entry.tokens.len(),
     }
 }
 
 impl Slot {
+    fn append(&mut self, token: TokenOutput, verified: Option<Verified<'_>>, output: &mut EntryOutput) {
+        self.sampler.append(token.id);
+        if let Some(Verified { tree, walk }) = verified {
+            walk.take(tree, token.id);
+            (output.drafted, output.accepted) = (tree.rows() as u32 - 1, walk.path().len() as u32 - 1);
+        }
+        output.tokens.push(token);
+    }
+
     /// Log-probabilities of the prompt's token after this row; none after the last one.
     fn prompt_logprobs(&self, entry: &BatchEntry, row: usize, logits: &[f32]) -> Result<Option<TokenLogprobs>, String> {
         let position = entry.start as usize + row + 1;

@@ -71,6 +71,12 @@ impl RanksConfig {
         DrafterConfig { shape, pages, page_size, slots, rows, logit_rows: self.logit_rows, context }
     }
 
+    /// Places for the device's choices: one for each row of logits, then those of drafted tokens.
+    pub(super) fn choices(&self) -> usize {
+        let drafted = self.speculation.as_ref().map(|speculation| self.drafter(speculation.shape).places().end);
+        drafted.unwrap_or(self.logit_rows)
+    }
+
     pub(super) fn limits(&self) -> Limits {
         let Capacity { rows, context, .. } = self.capacity;
         Limits { rows: rows as usize, logit_rows: self.logit_rows, context: context as usize }

@@ -48,7 +48,6 @@ impl<B: Backend> GroupedAttention<B> {
         let output = Slice::whole("o_proj", config.hidden, config.heads * width)
             .inputs(columns(&share.query))
             .bias(if options.output_bias { Bias::Once } else { Bias::None });
-        load.backend.expect_heads(share.groups, share.key_value.len());
         let mut norm = |name| options.query_key_norm.then(|| load.norm(name, width)).transpose();
         Ok(Self {
             query_key_value,

@@ -1,8 +1,9 @@
 //! Drafting: level by level, for all sequences at once.
 
-use super::{DraftStep, Drafter, pass};
+use super::{DraftStep, Drafter};
 use crate::backend::{Backend, Segment, TreeMask};
 use crate::collective::PassError;
+use crate::model::Pass;
 use crate::spec::agreement::{Decision, out_of_step};
 use crate::spec::candidates::append_best;
 use crate::spec::model::Hidden;
@@ -92,7 +93,7 @@ impl<B: Backend> Drafter<B> {
     }
 
     fn enter_frontier(&mut self, one: &mut Growing<'_>, level: usize) {
-        let (first_row, first_page, first_word) = (self.input.rows(), self.input.pages.len(), self.input.mask.len());
+        let (first_row, first_word) = (self.input.rows(), self.input.mask.len());
         let (slot, committed) = (one.entry.slot.0, one.entry.start as usize);
         for (token, parent) in one.builder.frontier() {
             self.input.tokens.push(token);
@@ -106,11 +107,7 @@ impl<B: Backend> Drafter<B> {
             one.builder.mask(&mut self.input.mask);
             TreeMask { committed, words: first_word..self.input.mask.len() }
         });
-        self.input.pages.extend(one.entry.pages.iter().map(|page| page.0));
-        let scratch = self.config.scratch_pages();
-        let first_scratch = self.config.pages + slot as usize * scratch;
-        self.input.pages.extend((first_scratch..first_scratch + scratch).map(|page| page as u32));
-        let pages = first_page..self.input.pages.len();
+        let pages = self.enter_pages(one.entry);
         self.input.segments.push(Segment { first_row, rows, start, pages, tree });
         (one.first_row, one.rows_before) = (first_row, one.builder.rows() - rows);
     }
@@ -136,4 +133,14 @@ impl<B: Backend> Drafter<B> {
             _ => Err(out_of_step("candidates").into()),
         }
     }
+}
+
+/// A pass of the draft model over its own cache.
+fn pass<'a, B: Backend>(
+    at: &'a mut DraftStep<'_, B>,
+    cache: &'a mut B::Cache,
+    step: &'a B::Step,
+    rows: usize,
+) -> Pass<'a, B> {
+    Pass { backend: at.backend, communicator: at.communicator, cache, step, phase: Phase::Draft, rows }
 }

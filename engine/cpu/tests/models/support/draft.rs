@@ -1,5 +1,5 @@
 use engine::backend::{Backend, CacheShape, Segment, StepInput, StepLimits, TreeMask};
-use engine::model::{Limits, Pass, Share, cache_layout};
+use engine::model::{Limits, Pass, Share, attention_heads, cache_layout};
 use engine::spec::{DraftModel, HeadCheckpoint, Hidden};
 use engine::types::Phase;
 use engine_cpu::{Buffer, CpuBackend};
@@ -28,7 +28,8 @@ impl DraftRig {
         let shape = CacheShape { layers: 1, pages: PAGES, page_size: rig.page_size, layout };
         let limits = StepLimits { rows: ROWS, segments: 1, pages: PAGES, mask_words: ROWS };
         let cache = rig.backend.allocate_cache(&shape).expect("memory");
-        let mut step = || rig.backend.allocate_step(&limits).expect("memory");
+        let heads = attention_heads(&head.config, Share::WHOLE);
+        let mut step = || rig.backend.allocate_step(&limits, heads).expect("memory");
         let (step, pick) = (step(), step());
         Self { model, cache, step, pick, page_size: rig.page_size, vocabulary: head.config.vocabulary }
     }

@@ -57,7 +57,8 @@ impl Rig {
         let shape = CacheShape { layers, pages: PAGES_EACH * SEQUENCES, page_size, layout };
         let cache = backend.allocate_cache(&shape).expect("memory");
         let limits = StepLimits { rows: ROWS, segments: SEQUENCES, pages: PAGES_EACH * SEQUENCES, mask_words: ROWS };
-        let step = backend.allocate_step(&limits).expect("memory");
+        let heads = model::attention_heads(config, Share::WHOLE);
+        let step = backend.allocate_step(&limits, heads).expect("memory");
         let communicator = Communicator::single();
         Self { backend, communicator, decoder, cache, step, page_size, vocabulary: config.vocabulary }
     }

@@ -82,6 +82,8 @@ fn tokens(rig: &mut Rig, peak: Peak) -> Result<(), Failure> {
     let argmax = Argmax {
         logits: logits.address,
         tokens: tokens.address,
+        host: 0,
+        columns: 0,
         best: best.address,
         arrivals: arrivals.address,
         vocabulary: VOCABULARY as u32,

@@ -1,9 +1,11 @@
 //! Embedding, gather, copies, sums, activations.
 
+use engine::backend::chosen;
 use engine::model::Activation;
 use engine::weights::dequantise::dequantise;
 use engine_cpu::kernels::{Compute, Pool, Precision};
 use engine_gpu::kernels::{self, Activate, Add, CopyColumns, Dequantise, Embed, Format, Gather, Widen};
+use engine_gpu::step::NONE;
 use half::bf16;
 
 use super::Report;
@@ -26,13 +28,19 @@ fn embedding(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
             let (table_rows, first, rows) = (37, 5, 9);
             let table = rig.random.matrix(kind, table_rows, columns);
             let tokens: Vec<u32> = (0..rows).map(|row| (row * 7) as u32).collect();
+            // The last row's token is one that was chosen.
+            let mut given = tokens.clone();
+            given[rows - 1] = chosen(2);
+            let choices = [NONE, NONE, tokens[rows - 1]];
+            let device_choices = rig.upload(&choices)?;
             let mut values = vec![0.0; table_rows * columns];
             dequantise(kind).expect("a weight type")(&table.bytes, &mut values);
             let memory = rig.upload(&table.bytes)?;
-            let (device_tokens, output) = (rig.upload(&tokens)?, rig.poisoned(rows * columns * 2)?);
+            let (device_tokens, output) = (rig.upload(&given)?, rig.poisoned(rows * columns * 2)?);
             let format = Format::of(kind).expect("a weight type");
             let embed = Embed {
                 tokens: device_tokens.address,
+                choices: device_choices.address,
                 table: memory.address,
                 output: output.address,
                 first,

@@ -95,20 +95,27 @@ fn argmax(rig: &Rig, report: &mut Report, case: &str, vocabulary: usize, logits:
     let rows = logits.len() / vocabulary;
     let (memory, tokens) = (rig.upload(logits)?, rig.poisoned(rows * 4)?);
     let (best, arrivals) = (rig.filled(rows * 8, 0)?, rig.filled(rows * 4, 0)?);
+    // Columns stand for other tokens; the second place for the choice is the host's.
+    let map = |column: u32| if column == NONE { NONE } else { 2 * column + 1 };
+    let columns = rig.upload(&(0..vocabulary as u32).map(map).collect::<Vec<_>>())?;
+    let host = rig.poisoned(rows * 4)?;
     let arguments = Argmax {
         logits: memory.address,
         tokens: tokens.address,
+        host: host.address,
+        columns: columns.address,
         best: best.address,
         arrivals: arrivals.address,
         vocabulary: vocabulary as u32,
         rows: rows as u32,
     };
     let greedy = SamplingParams { temperature: 0.0, ..SamplingParams::default() };
-    let expected: Vec<u32> = logits.chunks_exact(vocabulary).map(|row| expected(&greedy, 0, row)).collect();
+    let expected: Vec<u32> = logits.chunks_exact(vocabulary).map(|row| map(expected(&greedy, 0, row))).collect();
     for _ in 0..2 {
         // SAFETY: the buffers above are as large as the arguments say.
         launched(unsafe { kernels::argmax(&rig.launcher, &rig.kernels, &arguments) })?;
         report.equal("argmax", case, &tokens.read::<u32>()?, &expected);
+        report.equal("argmax", case, &host.read::<u32>()?, &expected);
     }
     report.equal("argmax", case, &best.read::<u64>()?, &vec![0; rows]);
     Ok(())

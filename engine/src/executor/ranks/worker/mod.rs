@@ -1,15 +1,19 @@
 //! One rank: its share of the model, its cache and, on rank 0, the choice of tokens.
 
+mod ahead;
+mod chooser;
+
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::choice::{Choices, Verified};
+use chooser::Chooser;
+
 use super::config::{LoadProgress, RankFactory, RanksConfig, Speculation};
 use super::input::{self, LogitRow};
-use crate::backend::{Backend, BackendError, CacheShape, MoveRows, PassKey, StepInput};
+use crate::backend::{Backend, CacheShape, Choose, MoveRows, PassKey, StepInput};
 use crate::collective::{Communicator, PassError};
 use crate::model::{self, Decoder, ModelError, Pass, Share};
-use crate::spec::{Agreement, Decision, DraftStep, DraftTree, Drafter, Outcome, Walk};
+use crate::spec::{Agreement, Decision, DraftStep, DraftTree, Drafter};
 use crate::types::{Batch, Phase, StepOutput, StepTiming};
 
 /// Why a step gave nothing.
@@ -43,17 +47,6 @@ pub(super) struct Worker<B: Backend> {
     chooser: Option<Chooser>,
 }
 
-struct Chooser {
-    choices: Choices,
-    /// The way through each entry's tree; used for verify entries alone.
-    walks: Vec<Walk>,
-    /// Logits on the host, `[logit_rows, vocabulary]`.
-    logits: Vec<f32>,
-    /// Choices of the device, one per logit row.
-    ids: Vec<u32>,
-    vocabulary: usize,
-}
-
 /// What rank 0 has chosen so far, or why it cannot; nothing on the other ranks.
 type Chosen = Option<Result<StepOutput, String>>;
 
@@ -84,7 +77,9 @@ impl<B: Backend> Worker<B> {
         let layout = model::cache_layout(&config.model, share);
         let shape = CacheShape { layers: decoder.layers(), pages, page_size, layout };
         let limits = input::limits(capacity, config.verify_tokens());
-        let (cache, step) = (backend.allocate_cache(&shape)?, backend.allocate_step(&limits)?);
+        let cache = backend.allocate_cache(&shape)?;
+        let step = backend.allocate_step(&limits, model::attention_heads(&config.model, share))?;
+        backend.allocate_choices(config.choices())?;
         let (chooser, page_size) = ((rank == 0).then(|| Chooser::new(config)), capacity.page_size);
         let (input, wanted) = Default::default();
         let vocabulary = config.model.vocabulary;
@@ -101,24 +96,25 @@ impl<B: Backend> Worker<B> {
             vocabulary,
             chooser,
         };
-        worker.record(capacity.slots.min(capacity.rows) as usize).map_err(ModelError::Pass)?;
+        worker.record(capacity).map_err(ModelError::Pass)?;
         Ok(worker)
-    }
-
-    /// Has the device record the decode passes that it will replay.
-    fn record(&mut self, rows: usize) -> Result<(), PassError> {
-        let most = rows.min(self.decoder.logit_capacity());
-        for rows in self.backend.recorded_rows(most) {
-            self.backend.upload(&mut self.step, &self.input)?;
-            self.pass(PassKey { name: "target", phase: Phase::Decode, rows, logit_rows: rows })?;
-        }
-        Ok(())
     }
 
     /// One step. Rank 0 returns its output; the others have none.
     pub fn run(&mut self, batch: &Batch, agreement: &mut Agreement) -> Result<Option<StepOutput>, WorkerError> {
         // A failure of the choice must not keep rank 0 from the collectives that the other ranks are coming to.
         let mut chosen = self.chooser.as_mut().map(|chooser| chooser.begin(batch));
+        if let Some(drafter) = &mut self.drafter {
+            drafter.begin(&mut self.backend, batch)?;
+        }
+        if let Some(Ok(output)) = &mut chosen
+            && self.runs_ahead(batch)
+        {
+            return match self.run_ahead(batch, output)? {
+                Ok(()) => chosen.transpose().map_err(WorkerError::Step),
+                Err(message) => Err(WorkerError::Step(message)),
+            };
+        }
         let started = Instant::now();
         let trees = self.draft(batch, agreement)?;
         let drafted = Instant::now();
@@ -142,7 +138,6 @@ impl<B: Backend> Worker<B> {
     /// The trees of verify entries; nothing without a draft model.
     fn draft(&mut self, batch: &Batch, agreement: &mut Agreement) -> Result<Vec<Option<DraftTree>>, WorkerError> {
         let Some(drafter) = &mut self.drafter else { return Ok(Vec::new()) };
-        drafter.begin(batch);
         let (backend, communicator) = (&mut self.backend, &mut self.communicator);
         Ok(drafter.draft(&mut DraftStep { backend, communicator, agreement, batch })?)
     }
@@ -154,12 +149,11 @@ impl<B: Backend> Worker<B> {
         let first = self.wanted.len().min(self.decoder.logit_capacity());
         self.pass(PassKey { name: "target", phase, rows: self.input.rows(), logit_rows: first })?;
         if let (Some(chooser), Some(Ok(output))) = (&mut self.chooser, &mut *chosen)
-            && B::CHOOSES
-            && phase != Phase::Verify
             && first == self.wanted.len()
-            && chooser.choices.takes_largest(batch)
+            && chooser.takes_largest(batch)
         {
-            if let Err(message) = chooser.take(&mut self.backend, batch, &self.wanted, output)? {
+            self.backend.read_choices(0, chooser.ids(first))?;
+            if let Err(message) = chooser.take(batch, trees, &self.wanted, output) {
                 *chosen = Some(Err(message));
             }
             return Ok(());
@@ -177,7 +171,8 @@ impl<B: Backend> Worker<B> {
             decoder.forward(&mut pass)?;
             if logit_rows > 0 {
                 let logits = decoder.logits(&mut pass, 0..logit_rows)?;
-                pass.backend.choose(logits, *vocabulary, logit_rows)?;
+                let (width, vocabulary) = (*vocabulary, None);
+                pass.backend.choose(Choose { logits, width, rows: logit_rows, vocabulary, place: 0 })?;
             }
             Ok(())
         })
@@ -239,65 +234,4 @@ fn draft_model<B: Backend>(
     let Speculation { head, shape } = speculation;
     decoder.tap(backend, head.taps.boundaries.clone())?;
     Drafter::load(backend, head, decoder, share, config.drafter(*shape))
-}
-
-impl Chooser {
-    fn new(config: &RanksConfig) -> Self {
-        let vocabulary = config.model.vocabulary;
-        let (logits, ids) = (vec![0.0; config.logit_rows * vocabulary], vec![0; config.logit_rows]);
-        Self { choices: Choices::new(config.capacity.slots as usize), walks: Vec::new(), logits, ids, vocabulary }
-    }
-
-    fn begin(&mut self, batch: &Batch) -> Result<StepOutput, String> {
-        self.choices.prepare(batch)?;
-        self.walks.clear();
-        self.walks.resize_with(batch.entries.len(), Walk::new);
-        Ok(StepOutput { entries: vec![Default::default(); batch.entries.len()], ..StepOutput::default() })
-    }
-
-    /// Tokens that the device chose.
-    fn take<B: Backend>(
-        &mut self,
-        backend: &mut B,
-        batch: &Batch,
-        wanted: &[LogitRow],
-        output: &mut StepOutput,
-    ) -> Result<Result<(), String>, BackendError> {
-        let ids = &mut self.ids[..wanted.len()];
-        backend.read_choices(ids)?;
-        let taken = wanted.iter().zip(ids.iter()).try_for_each(|(row, id)| {
-            self.choices.take(&batch.entries[row.entry], *id, &mut output.entries[row.entry])
-        });
-        Ok(taken)
-    }
-
-    fn host(&mut self, rows: usize) -> &mut [f32] {
-        &mut self.logits[..rows * self.vocabulary]
-    }
-
-    fn read(
-        &mut self,
-        batch: &Batch,
-        trees: &[Option<DraftTree>],
-        wanted: &[LogitRow],
-        output: &mut StepOutput,
-    ) -> Result<(), String> {
-        for (row, logits) in wanted.iter().zip(self.logits.chunks_exact_mut(self.vocabulary)) {
-            let (entry, walk) = (&batch.entries[row.entry], &mut self.walks[row.entry]);
-            let tree = trees.get(row.entry).and_then(Option::as_ref);
-            let verified = tree.map(|tree| Verified { tree, walk });
-            self.choices.read(entry, *row, logits, verified, &mut output.entries[row.entry])?;
-        }
-        Ok(())
-    }
-
-    /// What the other ranks must know of the choice.
-    fn decision(&self, chosen: &Chosen) -> Decision {
-        let Some(Ok(output)) = chosen else { return Decision::Lost };
-        let outcome = |(entry, walk): (&crate::types::EntryOutput, &Walk)| Outcome {
-            tokens: entry.tokens.iter().map(|token| token.id).collect(),
-            path: walk.path().to_vec(),
-        };
-        Decision::Outcomes(output.entries.iter().zip(&self.walks).map(outcome).collect())
-    }
 }

@@ -1,0 +1,110 @@
+//! Steps in which nothing waits for the device but the end: the device drafts, verifies and follows by what it has
+//! chosen itself, and the host finds out afterwards how far each chain was right.
+//!
+//! Lossless as every step: the device chooses at each node what plain decoding would choose there, and the host takes the
+//! way through these choices. What the head computed beyond the accepted rows is overwritten by the next step.
+
+use super::{Worker, WorkerError};
+use crate::backend::{Backend, PassKey, StepInput};
+use crate::collective::PassError;
+use crate::executor::Capacity;
+use crate::executor::ranks::input;
+use crate::spec::EntryRows;
+use crate::types::{Batch, LogitsRows, Phase, StepOutput, StepTiming};
+
+/// Marks in the device's work: begin of the step, drafted, verified, followed.
+const MARKS: [usize; 4] = [0, 1, 2, 3];
+
+impl<B: Backend> Worker<B> {
+    /// Has the device record the passes that it will replay.
+    pub(super) fn record(&mut self, capacity: &Capacity) -> Result<(), PassError> {
+        let most = self.decoder.logit_capacity().min(capacity.rows as usize);
+        let sequences = most.min(capacity.slots as usize);
+        self.input = StepInput::default();
+        for rows in self.backend.recorded_rows(Phase::Decode, sequences) {
+            self.backend.upload(&mut self.step, &self.input)?;
+            self.pass(PassKey { name: "target", phase: Phase::Decode, rows, logit_rows: rows })?;
+            self.record_drafter(|drafter, backend, communicator, _| {
+                drafter.record_chains(backend, communicator, rows)
+            })?;
+        }
+        if self.drafter.is_none() {
+            return Ok(());
+        }
+        for rows in self.backend.recorded_rows(Phase::Verify, most) {
+            self.backend.upload(&mut self.step, &self.input)?;
+            self.pass(PassKey { name: "target", phase: Phase::Verify, rows, logit_rows: rows })?;
+            self.record_drafter(|drafter, backend, communicator, features| {
+                drafter.record_extend(backend, communicator, features, rows)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn record_drafter(
+        &mut self,
+        record: impl FnOnce(
+            &mut crate::spec::Drafter<B>,
+            &mut B,
+            &mut crate::collective::Communicator<B>,
+            &B::Buffer,
+        ) -> Result<(), PassError>,
+    ) -> Result<(), PassError> {
+        let (Some(drafter), Some(features)) = (&mut self.drafter, self.decoder.taps()) else { return Ok(()) };
+        record(drafter, &mut self.backend, &mut self.communicator, features)
+    }
+
+    /// Whether every token of the step can be chosen where the logits are, and drafts are chains. On several ranks rank 0
+    /// chooses for all.
+    pub(super) fn runs_ahead(&self, batch: &Batch) -> bool {
+        let (Some(drafter), Some(chooser)) = (&self.drafter, &self.chooser) else { return false };
+        self.communicator.world_size() == 1
+            && !batch.entries.is_empty()
+            && batch.entries.iter().all(|entry| entry.phase != Phase::Prefill && entry.logits == LogitsRows::Last)
+            && batch.rows() <= self.decoder.logit_capacity()
+            && drafter.drafts_alone(batch.entries.len())
+            && chooser.takes_largest(batch)
+    }
+
+    /// The step. The inner error is a token that could not be chosen: the step is lost.
+    pub(super) fn run_ahead(
+        &mut self,
+        batch: &Batch,
+        output: &mut StepOutput,
+    ) -> Result<Result<(), String>, WorkerError> {
+        let [begun, drafted, verified, followed] = MARKS;
+        let (Some(drafter), backend) = (&mut self.drafter, &mut self.backend) else { return Ok(Ok(())) };
+        backend.mark(begun)?;
+        let mut trees = drafter.draft_chains(backend, &mut self.communicator, batch)?;
+        backend.mark(drafted)?;
+        input::fill(batch, &trees, &mut self.input, &mut self.wanted);
+        backend.upload(&mut self.step, &self.input)?;
+        let (phase, rows, logit_rows) = (input::phase(batch), self.input.rows(), self.wanted.len());
+        self.pass(PassKey { name: "target", phase, rows, logit_rows })?;
+        self.backend.mark(verified)?;
+        let entries = self.entry_rows();
+        let (Some(drafter), Some(features)) = (&mut self.drafter, self.decoder.taps()) else { return Ok(Ok(())) };
+        drafter.extend_ahead(&mut self.backend, &mut self.communicator, batch, features, &entries)?;
+        self.backend.mark(followed)?;
+        let Some(chooser) = &mut self.chooser else { return Ok(Ok(())) };
+        self.backend.read_choices(0, chooser.ids(drafter.choices()))?;
+        chooser.resolve(&mut trees);
+        if let Err(message) = chooser.take(batch, &trees, &self.wanted, output) {
+            return Ok(Err(message));
+        }
+        drafter.accept(batch, &chooser.outcomes(output));
+        let seconds = |from, to| self.backend.seconds(from, to);
+        let (draft, target) = (seconds(begun, drafted), seconds(drafted, verified));
+        output.timing = StepTiming { draft, target, follow: seconds(verified, followed) };
+        Ok(Ok(()))
+    }
+
+    /// Where each entry's rows and choices are. Every row of these steps has logits.
+    fn entry_rows(&self) -> Vec<EntryRows> {
+        let rows = |segment: &crate::backend::Segment| {
+            let first = segment.first_row;
+            EntryRows { first_row: first, rows: segment.rows, first_choice: first }
+        };
+        self.input.segments.iter().map(rows).collect()
+    }
+}

@@ -1,0 +1,103 @@
+//! What rank 0 makes of the logits, or of the tokens that the device chose from them.
+
+use super::Chosen;
+use crate::backend::chosen_index;
+use crate::executor::ranks::choice::{Choices, Verified};
+use crate::executor::ranks::config::RanksConfig;
+use crate::executor::ranks::input::LogitRow;
+use crate::spec::{Decision, DraftTree, Outcome, Walk};
+use crate::types::{Batch, EntryOutput, StepOutput};
+
+pub(super) struct Chooser {
+    choices: Choices,
+    /// The way through each entry's tree; used for verify entries alone.
+    walks: Vec<Walk>,
+    /// Logits on the host, `[logit_rows, vocabulary]`.
+    logits: Vec<f32>,
+    /// The device's choices by place: one per logit row, then the drafted tokens.
+    ids: Vec<u32>,
+    vocabulary: usize,
+}
+
+impl Chooser {
+    pub fn new(config: &RanksConfig) -> Self {
+        let vocabulary = config.model.vocabulary;
+        let (logits, ids) = (vec![0.0; config.logit_rows * vocabulary], vec![0; config.choices()]);
+        Self { choices: Choices::new(config.capacity.slots as usize), walks: Vec::new(), logits, ids, vocabulary }
+    }
+
+    pub fn begin(&mut self, batch: &Batch) -> Result<StepOutput, String> {
+        self.choices.prepare(batch)?;
+        self.walks.clear();
+        self.walks.resize_with(batch.entries.len(), Walk::new);
+        Ok(StepOutput { entries: vec![Default::default(); batch.entries.len()], ..StepOutput::default() })
+    }
+
+    /// Whether the device may choose every token of this batch.
+    pub fn takes_largest(&self, batch: &Batch) -> bool {
+        self.choices.takes_largest(batch)
+    }
+
+    /// Where the device's choices of the first places go.
+    pub fn ids(&mut self, places: usize) -> &mut [u32] {
+        &mut self.ids[..places]
+    }
+
+    /// Puts the tokens that the device drafted in the places that trees name.
+    pub fn resolve(&self, trees: &mut [Option<DraftTree>]) {
+        for token in trees.iter_mut().flatten().flat_map(|tree| &mut tree.tokens) {
+            *token = chosen_index(*token).map_or(*token, |place| self.ids[place]);
+        }
+    }
+
+    /// Takes the tokens that the device chose, one for each wanted row.
+    pub fn take(
+        &mut self,
+        batch: &Batch,
+        trees: &[Option<DraftTree>],
+        wanted: &[LogitRow],
+        output: &mut StepOutput,
+    ) -> Result<(), String> {
+        for (row, id) in wanted.iter().zip(&self.ids) {
+            let tree = trees.get(row.entry).and_then(Option::as_ref);
+            let verified = tree.map(|tree| Verified { tree, walk: &mut self.walks[row.entry] });
+            self.choices.take(&batch.entries[row.entry], *row, *id, verified, &mut output.entries[row.entry])?;
+        }
+        Ok(())
+    }
+
+    pub fn host(&mut self, rows: usize) -> &mut [f32] {
+        &mut self.logits[..rows * self.vocabulary]
+    }
+
+    pub fn read(
+        &mut self,
+        batch: &Batch,
+        trees: &[Option<DraftTree>],
+        wanted: &[LogitRow],
+        output: &mut StepOutput,
+    ) -> Result<(), String> {
+        for (row, logits) in wanted.iter().zip(self.logits.chunks_exact_mut(self.vocabulary)) {
+            let (entry, walk) = (&batch.entries[row.entry], &mut self.walks[row.entry]);
+            let tree = trees.get(row.entry).and_then(Option::as_ref);
+            let verified = tree.map(|tree| Verified { tree, walk });
+            self.choices.read(entry, *row, logits, verified, &mut output.entries[row.entry])?;
+        }
+        Ok(())
+    }
+
+    /// What the other ranks must know of the choice.
+    pub fn decision(&self, chosen: &Chosen) -> Decision {
+        let Some(Ok(output)) = chosen else { return Decision::Lost };
+        Decision::Outcomes(self.outcomes(output))
+    }
+
+    /// What the step made of each entry.
+    pub fn outcomes(&self, output: &StepOutput) -> Vec<Outcome> {
+        let outcome = |(entry, walk): (&EntryOutput, &Walk)| Outcome {
+            tokens: entry.tokens.iter().map(|token| token.id).collect(),
+            path: walk.path().to_vec(),
+        };
+        output.entries.iter().zip(&self.walks).map(outcome).collect()
+    }
+}
