@@ -7,10 +7,12 @@ mod cli;
 mod commands;
 mod date;
 mod demo_model;
+mod files;
 mod generate;
 mod gpus;
 mod loader;
 mod numbers;
+mod plot;
 mod progress;
 mod settings;
 

@@ -18,6 +18,7 @@ use engine_gpu::measure::{
 use engine_gpu::probe::links;
 
 use crate::date;
+use crate::files::write_whole;
 use crate::gpus::{Joined, MeasuredGpus, measured_kernels};
 use crate::loader::tuning::usual_file;
 
@@ -62,13 +63,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         None => measure(arguments)?,
     };
     if let Some(file) = &arguments.figures {
-        write(file, &(serde_json::to_string_pretty(&measurement)? + "\n"))?;
+        write_whole(file, &(serde_json::to_string_pretty(&measurement)? + "\n"))?;
     }
     let database = open_database(arguments.capdb.as_deref().map(Path::new))?;
     let tuned = tune(database, &measurement)?;
     tuned.lines.iter().for_each(|line| eprintln!("{line}"));
     let out = arguments.out.clone().map_or_else(|| usual_file(&measurement.record), Ok)?;
-    write(&out, &tuned.text)?;
+    write_whole(&out, &tuned.text)?;
     println!("{}", out.display());
     eprintln!(
         "tuned in {:.0} s; `capdb diff --overlay {}` shows what changes",
@@ -81,18 +82,6 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 fn read(file: &Path) -> Result<Measurement> {
     let text = fs::read_to_string(file).with_context(|| format!("--from {}", file.display()))?;
     serde_json::from_str(&text).with_context(|| format!("--from {} holds no figures of `archway tune`", file.display()))
-}
-
-/// Under another name first, so that a start never reads half a file.
-fn write(file: &Path, text: &str) -> Result<()> {
-    let context = || format!("cannot write {}", file.display());
-    if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder).with_context(context)?;
-    }
-    let mut name = file.file_name().with_context(context)?.to_owned();
-    name.push(".new");
-    let part = file.with_file_name(name);
-    fs::write(&part, text).and_then(|()| fs::rename(&part, file)).with_context(context)
 }
 
 fn measure(arguments: &Arguments) -> Result<Measurement> {
@@ -257,15 +246,5 @@ mod tests {
         let found: Vec<(&str, u64, f64)> =
             points.iter().map(|point| (point.algorithm.word(), point.bytes, point.microseconds)).collect();
         assert_eq!(found, [("nccl", 1024, 2.0), ("two_shot", 1024, 3.0)]);
-    }
-
-    #[test]
-    fn files_are_whole_or_not_there() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("deep/site.yaml");
-        write(&file, "text").unwrap();
-        assert_eq!(fs::read_to_string(&file).unwrap(), "text");
-        assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
-        assert!(write(&file.join("below"), "text").is_err());
     }
 }

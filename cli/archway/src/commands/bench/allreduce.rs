@@ -1,6 +1,6 @@
 //! `archway bench allreduce`: sums over the GPUs of this machine, checked, then timed beside NCCL.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,8 +15,12 @@ use engine_gpu::measure::{
 };
 use serde::Serialize;
 
+use super::allreduce_charts::charts;
+use super::peers::Peers;
 use super::report;
+use crate::files::write_whole;
 use crate::gpus::MeasuredGpus;
+use crate::plot::svg;
 use crate::settings::Bytes;
 
 /// Time sums over GPUs: NCCL, one-shot and two-shot; with and without residual and norm.
@@ -58,6 +62,15 @@ pub struct Arguments {
     /// Folder of the capability database. Default: the copy inside the program.
     #[arg(long, value_name = "FOLDER")]
     capdb: Option<String>,
+    /// Figures of other libraries from the same run, of `tests/gpu/allreduce_peers.py`, to stand beside ours.
+    #[arg(long, value_name = "FILE")]
+    peers: Option<PathBuf>,
+    /// Draw all times into this file, as SVG.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// Keep all figures in this file, as JSON, beside what is printed.
+    #[arg(long, value_name = "FILE")]
+    figures: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -65,16 +78,17 @@ pub struct Arguments {
 
 /// All figures.
 #[derive(Serialize)]
-struct Report {
-    stack: Stack,
-    ranks: usize,
+pub struct Report {
+    pub stack: Stack,
+    pub ranks: usize,
     /// Sums that were compared with a reference, per rank.
     compared: usize,
     soak: Option<SoakReport>,
     /// What the ranks reported of one that left out a call.
     stall: Option<String>,
-    sums: Vec<SumTime>,
-    norms: Vec<NormTime>,
+    pub sums: Vec<SumTime>,
+    pub norms: Vec<NormTime>,
+    pub peers: Option<Peers>,
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -83,6 +97,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let database = open_database(arguments.capdb.as_deref().map(Path::new))?;
     let gpus = MeasuredGpus::find(&database)?;
     let devices = gpus.devices(&arguments.devices)?;
+    let peers = arguments.peers.as_deref().map(|file| Peers::read(file, devices.len())).transpose()?;
     let plan = MeasurePlan { programmatic: !arguments.serial, ..gpus.plan(devices, arguments.window << 20) };
     let stall = if arguments.no_check { None } else { Some(check_stall(&plan, Duration::from_millis(500))?) };
     let mut reports = on_ranks(&plan, |rank| measure(arguments, rank))?;
@@ -90,7 +105,14 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let norms = slowest(&reports, |own| &own.norms, |norm| &mut norm.times, |norm| norm.times);
     let sums = slowest(&reports, |own| &own.sums, |sum| &mut sum.times, |sum| sum.times);
     let own = reports.swap_remove(0);
-    let report = Report { stack: gpus.stack(), ranks, compared: own.compared, soak: own.soak, stall, sums, norms };
+    let report =
+        Report { stack: gpus.stack(), ranks, compared: own.compared, soak: own.soak, stall, sums, norms, peers };
+    if let Some(file) = &arguments.figures {
+        write_whole(file, &(serde_json::to_string_pretty(&report)? + "\n"))?;
+    }
+    if let Some(file) = &arguments.plot {
+        write_whole(file, &svg(&charts(&report)))?;
+    }
     if arguments.json {
         report::json(&report)?;
     } else {
@@ -164,7 +186,7 @@ fn timed(arguments: &Arguments, element: Element) -> Vec<SumCase> {
 }
 
 fn print(report: &Report) {
-    let Report { stack, ranks, compared, soak, stall, sums, norms } = report;
+    let Report { stack, ranks, compared, soak, stall, sums, norms, peers } = report;
     println!("{ranks} x {}, driver {}, NCCL {}", stack.gpu, stack.driver, stack.nccl.as_deref().unwrap_or("absent"));
     if let Some(stall) = stall {
         println!("compared with references: {compared} calls per rank, no mismatch");
@@ -195,4 +217,18 @@ fn print(report: &Report) {
         let fused = if *fused { "fused" } else { "unfused" };
         println!("{width:>8} {rows:>6}  {algorithm:<10} {fused:<8} {graph:>10.2} {spread:>8.2} {eager:>10.2}");
     }
+    if let Some(peers) = peers {
+        print_peers(peers);
+    }
+}
+
+fn print_peers(peers: &Peers) {
+    println!("beside it, {}:", peers.stack);
+    for sum in &peers.sums {
+        println!("{:>12} {:>6}  {:<26} {:>10.2}", sum.bytes, "bf16", sum.name, sum.microseconds);
+    }
+    for norm in &peers.norms {
+        println!("{:>8} {:>6}  {:<26} {:>10.2}", norm.width, norm.rows, norm.name, norm.microseconds);
+    }
+    peers.notes.iter().for_each(|note| println!("note: {note}"));
 }

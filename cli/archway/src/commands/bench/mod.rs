@@ -1,9 +1,11 @@
 //! `archway bench`: latency and throughput of the engine in this process and of a server over HTTP, and sums over GPUs.
 
 mod allreduce;
+mod allreduce_charts;
 mod eagle3;
 mod frontend;
 mod latency;
+mod peers;
 mod report;
 mod serve;
 mod stream;
