@@ -2,6 +2,8 @@
 
 use engine::runner::{EngineStats, Health, SubmitError};
 use engine::types::{EventSink, Request, RequestId};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 /// A running engine. Every call returns at once; none may block.
 pub trait Backend: Send + Sync + 'static {
@@ -17,7 +19,7 @@ pub trait Backend: Send + Sync + 'static {
 }
 
 /// How often one kind of collective ran. The words are those of the plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct CollectiveCalls {
     pub operation: String,
     pub site: String,

@@ -57,6 +57,12 @@ pub struct GpuFacts {
 }
 
 impl GpuFacts {
+    /// The switch that forbids multicast, as `NAME=value`, if one is set.
+    pub fn forbidding_switch(&self) -> Option<String> {
+        let forbids = |(name, value): &&(String, String)| MULTICAST_SWITCHES.contains(&(name.as_str(), value.as_str()));
+        self.environment.iter().find(forbids).map(|(name, value)| format!("{name}={value}"))
+    }
+
     /// The environment switches that forbid multicast, as they are set in this process.
     pub fn read_environment(mut self) -> Self {
         let switches = MULTICAST_SWITCHES.iter().map(|(name, _)| *name);

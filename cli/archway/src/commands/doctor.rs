@@ -59,8 +59,8 @@ struct Group {
     #[serde(flatten)]
     joined: Joined,
     links: String,
-    /// None: only an attempt would tell.
-    multicast: Option<bool>,
+    /// Whether multicast memory may be used, or why not.
+    multicast: String,
     handles: Vec<Handles>,
 }
 
@@ -96,7 +96,12 @@ fn group(survey: &Survey) -> Result<Option<Group>> {
         return Ok(None);
     }
     let joined = Joined::ask(&ordinals)?;
-    let multicast = joined.facts(survey, &ordinals).multicast;
+    let facts = joined.facts(survey, &ordinals);
+    let multicast = match (facts.multicast, facts.forbidding_switch()) {
+        (Some(false), _) => "no GPU offers it".to_owned(),
+        (_, Some(switch)) => format!("offered by the GPUs, forbidden by {switch}"),
+        _ => "offered by the GPUs, not tried".to_owned(),
+    };
     let handles = ordinals.iter().map(|ordinal| handles(*ordinal)).collect();
     Ok(Some(Group { links: links(&joined.pairs), multicast, handles, joined }))
 }
@@ -186,7 +191,7 @@ fn print_group(group: &Group) {
         PeerProbe::Failed { .. } => "FAILED, see the findings",
     };
     println!("    peer probe: {arrived}");
-    println!("    multicast: {}", multicast.map_or("not tried", |works| if works { "yes" } else { "no" }));
+    println!("    multicast: {multicast}");
     let all = |has: fn(&Handles) -> bool| if handles.iter().all(has) { "yes" } else { "no" };
     let (descriptors, fabric) = (all(|own| own.file_descriptors), all(|own| own.fabric));
     let channels = if joined.limits.fabric_channels { "yes" } else { "no" };

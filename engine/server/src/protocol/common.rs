@@ -61,6 +61,8 @@ json_object! {
         stream: bool,
         #[schema(value_type = Option<StreamOptions>)]
         stream_options: Object<StreamOptions>,
+        /// Report in `usage.archway` what ran for the answer; a stream then ends with its token counts.
+        archway_usage: bool,
         /// Requests of a lower value go first.
         #[schema(minimum = -2147483648, maximum = 2147483647)]
         priority: i32,

@@ -34,6 +34,7 @@ pub async fn chat_job(
     let priority = sampling::priority(&fields.common, limits)?;
     params.logprobs = logprobs(&fields, limits)?;
     let wish = wish(&fields)?;
+    let wants_ran = fields.common.archway_usage.unwrap_or(false);
 
     let messages = fields.messages.ok_or_else(|| ApiError::missing("messages"))?;
     let generation = fields.add_generation_prompt;
@@ -49,7 +50,7 @@ pub async fn chat_job(
 
     let logprobs = params.logprobs.is_some();
     let tasks = vec![Task { prompt: prompt.into(), params: params.into() }];
-    Ok(ChatJob { job: Job { tasks, priority, cache_salt, stream, ignored }, logprobs })
+    Ok(ChatJob { job: Job { tasks, priority, cache_salt, stream, wants_ran, ignored }, logprobs })
 }
 
 fn logprobs(fields: &ChatCompletionRequest, limits: &Limits) -> Result<Option<u32>, ApiError> {

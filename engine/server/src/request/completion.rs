@@ -62,6 +62,7 @@ pub async fn completion_job(
     let special = fields.common.add_special_tokens.unwrap_or(true);
     let mut echoes = echo.then(Vec::new);
     let mut tasks = Vec::with_capacity(prompts.len());
+    let wants_ran = fields.common.archway_usage.unwrap_or(false);
     let (single, drawn) = (prompts.len() == 1, fields.common.seed.is_none());
     for (index, prompt) in prompts.into_iter().enumerate() {
         let param = if single { "prompt".to_owned() } else { format!("prompt[{index}]") };
@@ -76,7 +77,7 @@ pub async fn completion_job(
         }
         tasks.push(Task { prompt: tokens.into(), params: Arc::new(params.clone()) });
     }
-    let job = Job { tasks, priority, cache_salt, stream, ignored };
+    let job = Job { tasks, priority, cache_salt, stream, wants_ran, ignored };
     Ok(CompletionJob { job, echo: echoes, score_only, logprobs: params.logprobs.is_some(), prompt_logprobs })
 }
 

@@ -32,6 +32,8 @@ pub struct Job {
     pub priority: i32,
     pub cache_salt: Option<Arc<str>>,
     pub stream: Option<StreamReport>,
+    /// What ran is reported with the token counts.
+    pub wants_ran: bool,
     /// Names of fields that were accepted and have no effect.
     pub ignored: Vec<String>,
 }
@@ -44,11 +46,13 @@ pub struct StreamReport {
 }
 
 impl StreamReport {
-    fn new(options: Option<&Object<StreamOptions>>) -> Self {
+    /// `always`: token counts are reported whatever the options say.
+    fn new(options: Option<&Object<StreamOptions>>, always: bool) -> Self {
         let flag = |flag: Option<bool>| flag.unwrap_or(false);
-        options.map_or(Self::default(), |options| Self {
+        let report = options.map_or(Self::default(), |options| Self {
             usage: flag(options.include_usage) || flag(options.continuous_usage_stats),
             continuous_usage: flag(options.continuous_usage_stats),
-        })
+        });
+        Self { usage: report.usage || always, ..report }
     }
 }

@@ -151,7 +151,7 @@ pub fn stream(fields: &CommonFields, ignored: &mut Vec<String>) -> Result<Option
         known::check(&options.extras, Place::StreamOptions, "stream_options.", StreamOptions::names, ignored)?;
     }
     match (fields.stream.unwrap_or(false), options) {
-        (true, options) => Ok(Some(StreamReport::new(options))),
+        (true, options) => Ok(Some(StreamReport::new(options, fields.archway_usage.unwrap_or(false)))),
         (false, None) => Ok(None),
         (false, Some(_)) => {
             Err(ApiError::invalid("stream_options", "`stream_options` is only for requests with `stream: true`"))

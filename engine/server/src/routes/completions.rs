@@ -8,7 +8,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 
 use crate::app::App;
-use crate::collect::collect;
+use crate::collect::{Totals, collect};
 use crate::edge::report_ignored;
 use crate::error::{ApiError, ErrorBody};
 use crate::generation::{Generation, sequences};
@@ -43,15 +43,16 @@ pub async fn create(State(app): State<Arc<App>>, headers: HeaderMap, body: Body)
     let loaded = app.open()?;
     let mut job = completion_job(request, &loaded.service, limits).await?;
     let permit = app.admission.enter(sequences(&job.job), app.most_sequences(loaded))?;
+    let totals = Totals::new(&job.job, &loaded.service);
     let generation = Generation::start(&job.job, &loaded.service, permit)?;
     let ignored = std::mem::take(&mut job.job.ignored);
     let mut response = match job.job.stream {
         Some(report) => {
-            let writer = CompletionStream::new(job, report, Arc::clone(&loaded.service));
+            let writer = CompletionStream::new(job, report, totals, Arc::clone(&loaded.service));
             respond(generation, writer, app.settings.keep_alive)
         }
         None => {
-            let (tasks, usage) = collect(&job.job, generation).await?;
+            let (tasks, usage) = collect(&job.job, totals, generation).await?;
             answer::completion(&job, &tasks, usage, &loaded.service)
         }
     };

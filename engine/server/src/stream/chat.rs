@@ -28,7 +28,7 @@ pub struct ChatStream {
 }
 
 impl ChatStream {
-    pub fn new(job: &ChatJob, report: StreamReport, service: Arc<Service>) -> Self {
+    pub fn new(job: &ChatJob, report: StreamReport, totals: Totals, service: Arc<Service>) -> Self {
         let outputs = job.job.tasks.first().map_or(0, |task| task.params.n as usize);
         Self {
             service,
@@ -37,12 +37,15 @@ impl ChatStream {
             report,
             logprobs: job.logprobs,
             opened: vec![false; outputs],
-            totals: Totals::new(&job.job),
+            totals,
         }
     }
 
     fn chunk(&self, choices: &[ChatChunkChoice], last: bool, out: &mut Frame) {
-        let usage = (last || self.report.continuous_usage).then(|| self.totals.usage());
+        let usage = match last {
+            true => Some(self.totals.last_usage()),
+            false => self.report.continuous_usage.then(|| self.totals.usage()),
+        };
         out.json(&ChatCompletionChunk {
             id: &self.id,
             object: "chat.completion.chunk",

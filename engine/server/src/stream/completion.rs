@@ -31,7 +31,7 @@ pub struct CompletionStream {
 }
 
 impl CompletionStream {
-    pub fn new(job: CompletionJob, report: StreamReport, service: Arc<Service>) -> Self {
+    pub fn new(job: CompletionJob, report: StreamReport, totals: Totals, service: Arc<Service>) -> Self {
         let outputs = job.job.tasks.iter().map(|task| task.params.n as usize).sum();
         Self {
             service,
@@ -40,7 +40,7 @@ impl CompletionStream {
             report,
             prompts: vec![Vec::new(); job.job.tasks.len()],
             progress: vec![(false, 0); outputs],
-            totals: Totals::new(&job.job),
+            totals,
             job,
         }
     }
@@ -52,7 +52,10 @@ impl CompletionStream {
     }
 
     fn chunk(&self, choices: &[CompletionChoice], last: bool, out: &mut Frame) {
-        let usage = (last || self.report.continuous_usage).then(|| self.totals.usage());
+        let usage = match last {
+            true => Some(self.totals.last_usage()),
+            false => self.report.continuous_usage.then(|| self.totals.usage()),
+        };
         out.json(&Completion {
             id: &self.id,
             object: "text_completion",

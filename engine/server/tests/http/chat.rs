@@ -132,3 +132,19 @@ async fn what_routers_add_is_understood() {
     let answer = server.answer(PATH, &with(chat("hi"), added)).await;
     assert_eq!(answer["choices"][0]["message"]["content"], ECHO);
 }
+
+#[tokio::test]
+async fn what_ran_is_reported_where_it_is_asked_for() {
+    let server = Server::start().await;
+    let answer = |more: Value| server.post(PATH, &with(chat("hé"), more)).send();
+    let plain: Value = answer(json!({})).await.unwrap().json().await.unwrap();
+    assert_eq!(plain["usage"].get("archway"), None);
+    let asked: Value = answer(json!({"archway_usage": true})).await.unwrap().json().await.unwrap();
+    // The mock engine has one rank and so nothing to sum.
+    assert_eq!(asked["usage"]["archway"], json!({"collectives": []}));
+    let stream = answer(json!({"archway_usage": true, "stream": true})).await.unwrap().text().await.unwrap();
+    let chunks = events(&stream);
+    assert_eq!(chunks.last().unwrap()["usage"]["archway"], json!({"collectives": []}));
+    let wrong = answer(json!({"archway_usage": "yes"})).await.unwrap();
+    assert_eq!(wrong.status(), 400);
+}
