@@ -16,7 +16,7 @@ use engine_gpu::kernels::{dynamic_shared_bytes, optional_shared_bytes};
 const HEADS: [u32; 5] = [16, 32, 64, 96, 128];
 
 /// Kernels that every architecture has, with those heads.
-const KERNELS: usize = 119;
+const KERNELS: usize = 120;
 
 /// Static shared memory that a block may have without asking (CUDA programming guide, every architecture).
 const STATIC_SHARED: u32 = 48 * 1024;

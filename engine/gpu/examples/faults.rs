@@ -91,6 +91,7 @@ fn start() -> Result<RanksExecutor, String> {
         target,
         head_dimensions: vec![16],
         store: KernelStore::default(),
+        collectives: None,
     });
     RanksExecutor::start(ranks, config, |_| {}).map_err(|error| error.to_string())
 }

@@ -7,6 +7,7 @@ use engine::executor::RankFactory;
 use engine::plan::KernelTarget;
 
 use crate::backend::{CudaBackend, KernelStore};
+use crate::collective::{CollectiveOptions, CudaRank, SharedGroup};
 use crate::device::MemoryReport;
 
 /// Which GPUs, and what their kernels are compiled for.
@@ -18,12 +19,15 @@ pub struct CudaOptions {
     /// Head dimensions of the models: each has attention kernels of its own.
     pub head_dimensions: Vec<u32>,
     pub store: KernelStore,
+    /// What the plan says of collectives; none for a single rank.
+    pub collectives: Option<CollectiveOptions>,
 }
 
 /// Ranks on GPUs, a thread each.
 pub struct CudaRanks {
     options: CudaOptions,
     memory: MemoryBoard,
+    group: Option<Arc<SharedGroup>>,
 }
 
 /// Where each rank notes what its device's memory is used for, once it is ready.
@@ -32,12 +36,20 @@ pub type MemoryBoard = Arc<Mutex<Vec<Option<MemoryReport>>>>;
 impl CudaRanks {
     pub fn new(options: CudaOptions) -> Self {
         let memory = Arc::new(Mutex::new(vec![None; options.ordinals.len()]));
-        Self { options, memory }
+        let group =
+            |collectives: &CollectiveOptions| Arc::new(SharedGroup::new(options.ordinals.clone(), collectives.clone()));
+        let group = options.collectives.as_ref().map(group);
+        Self { options, memory, group }
     }
 
     /// What the ranks note; to be kept when the ranks are given to an executor.
     pub fn memory(&self) -> MemoryBoard {
         Arc::clone(&self.memory)
+    }
+
+    /// The ranks' group, which knows what failed in its self-test; to be kept likewise. None for a single rank.
+    pub fn group(&self) -> Option<Arc<SharedGroup>> {
+        self.group.clone()
     }
 }
 
@@ -53,7 +65,7 @@ impl RankFactory for CudaRanks {
     }
 
     fn backend(&self, rank: usize) -> Result<CudaBackend, BackendError> {
-        let CudaOptions { ordinals, target, head_dimensions, store } = &self.options;
+        let CudaOptions { ordinals, target, head_dimensions, store, .. } = &self.options;
         let board = Arc::clone(&self.memory);
         let note = move |report: MemoryReport| {
             let mut board = board.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,11 +74,23 @@ impl RankFactory for CudaRanks {
         CudaBackend::open(ordinals[rank], target, head_dimensions, store, Box::new(note))
     }
 
-    fn collective(&self, _: usize, _: &mut CudaBackend) -> Result<Box<dyn Collective<CudaBackend>>, BackendError> {
-        let message = "this backend has no collectives between GPUs; use one rank".to_owned();
-        Err(BackendError::Device { operation: "collective", message })
+    /// Comes up together with the other ranks, and tries what the plan chose.
+    fn collective(
+        &self,
+        rank: usize,
+        backend: &mut CudaBackend,
+    ) -> Result<Box<dyn Collective<CudaBackend>>, BackendError> {
+        let message = "several ranks, but no plan of how they sum; set CudaOptions::collectives".to_owned();
+        let missing = BackendError::Device { operation: "collective", message };
+        let group = self.group.as_ref().ok_or(missing)?;
+        let CudaOptions { target, store, .. } = &self.options;
+        let kernels = crate::backend::collective_kernels(backend.gpu(), target, store)?;
+        Ok(Box::new(CudaRank::join(rank, group, kernels, backend)?))
     }
 
-    /// A single rank waits for nobody.
-    fn poison(&self, _: &str) {}
+    fn poison(&self, message: &str) {
+        if let Some(group) = &self.group {
+            group.poison(message);
+        }
+    }
 }

@@ -29,6 +29,8 @@ use crate::types::Phase;
 pub trait Backend: Sized + 'static {
     /// Bytes of one element of a [`Backend::Buffer`]; sizes the messages of collectives.
     const ELEMENT_BYTES: usize;
+    /// The same of a buffer that [`Backend::allocate_logits`] made.
+    const LOGIT_BYTES: usize = size_of::<f32>();
 
     /// Activations.
     type Buffer;

@@ -1,8 +1,9 @@
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{AllGather, Call, CallCounters, CallKey, Collective, CollectiveError, CollectivePlan};
 use super::{NO_FUSION, Operation, RankRows, Site};
-use crate::backend::{AddNorm, Backend, BackendError};
+use crate::backend::{AddNorm, Backend, BackendError, PassKey};
 use crate::types::Phase;
 
 /// Why a forward pass did not finish.
@@ -20,16 +21,24 @@ pub struct Communicator<B: Backend> {
     group: Option<Box<dyn Collective<B>>>,
     plan: Arc<CollectivePlan>,
     counters: Arc<CallCounters>,
+    /// Calls of each pass that a device may replay without coming here again.
+    passes: HashMap<PassKey, Vec<(CallKey, u64)>>,
+    /// Calls of the pass that is being made.
+    made: Vec<(CallKey, u64)>,
 }
 
 impl<B: Backend> Communicator<B> {
     /// A group of one.
     pub fn single() -> Self {
-        Self { group: None, plan: Arc::new(CollectivePlan::uniform("none")), counters: Arc::default() }
+        Self::of(None, Arc::new(CollectivePlan::uniform("none")), Arc::default())
     }
 
     pub fn new(group: Box<dyn Collective<B>>, plan: Arc<CollectivePlan>, counters: Arc<CallCounters>) -> Self {
-        Self { group: Some(group), plan, counters }
+        Self::of(Some(group), plan, counters)
+    }
+
+    fn of(group: Option<Box<dyn Collective<B>>>, plan: Arc<CollectivePlan>, counters: Arc<CallCounters>) -> Self {
+        Self { group, plan, counters, passes: HashMap::new(), made: Vec::new() }
     }
 
     pub fn rank(&self) -> usize {
@@ -38,6 +47,32 @@ impl<B: Backend> Communicator<B> {
 
     pub fn world_size(&self) -> usize {
         self.group.as_ref().map_or(1, |group| group.world_size())
+    }
+
+    /// Waits until every rank has come to this point.
+    pub fn meet(&mut self) -> Result<(), BackendError> {
+        self.group.as_mut().map_or(Ok(()), |group| group.meet())
+    }
+
+    /// [`Backend::pass`], with its calls counted also where the device replays what it recorded.
+    pub fn pass(
+        &mut self,
+        backend: &mut B,
+        key: PassKey,
+        body: impl FnOnce(&mut B, &mut Self) -> Result<(), PassError>,
+    ) -> Result<(), PassError> {
+        let mut ran = false;
+        self.made.clear();
+        backend.pass(key, |backend| {
+            ran = true;
+            body(backend, self)
+        })?;
+        if ran {
+            self.passes.insert(key, std::mem::take(&mut self.made));
+        } else if let Some(calls) = self.passes.get(&key) {
+            calls.iter().for_each(|(key, count)| self.counters.add(key.clone(), *count));
+        }
+        Ok(())
     }
 
     /// Sums `rows` over all ranks, in place.
@@ -60,7 +95,7 @@ impl<B: Backend> Communicator<B> {
         width: usize,
         arguments: AddNorm<'_, B>,
     ) -> Result<(), PassError> {
-        let (operation, bytes) = (Operation::AllReduce, message_bytes::<B>(arguments.rows, width));
+        let (operation, bytes) = (Operation::AllReduce, message_bytes(arguments.rows, width, B::ELEMENT_BYTES));
         let fusion = &self.plan.rung(operation, place.0, place.1, bytes).fusion;
         if self.group.is_some() && **fusion != *NO_FUSION {
             return self
@@ -71,7 +106,7 @@ impl<B: Backend> Communicator<B> {
         Ok(backend.add_rms_norm(arguments)?)
     }
 
-    /// Lays the ranks' columns side by side on every rank. In a group of one the input is the result: callers ask
+    /// Lays the ranks' columns of logits side by side on every rank. In a group of one the input is the result: callers ask
     /// [`Communicator::world_size`] first, because there is no second buffer then.
     pub fn all_gather(
         &mut self,
@@ -79,7 +114,7 @@ impl<B: Backend> Communicator<B> {
         place: (Site, Phase),
         gather: AllGather<'_, B>,
     ) -> Result<(), PassError> {
-        let bytes = message_bytes::<B>(gather.rows, gather.width);
+        let bytes = message_bytes(gather.rows, gather.width, B::LOGIT_BYTES);
         self.run(Operation::AllGather, place, bytes, |group, call| group.all_gather(backend, call, gather))
     }
 
@@ -107,12 +142,17 @@ impl<B: Backend> Communicator<B> {
         let rung = self.plan.rung(operation, site, phase, bytes);
         call(group.as_mut(), Call { operation, site, rung })?;
         if group.rank() == 0 {
-            self.counters.add(CallKey::new(operation, site, phase, rung, bytes), 1);
+            let key = CallKey::new(operation, site, phase, rung, bytes);
+            self.counters.add(key.clone(), 1);
+            match self.made.iter_mut().find(|(other, _)| *other == key) {
+                Some((_, count)) => *count += 1,
+                None => self.made.push((key, 1)),
+            }
         }
         Ok(())
     }
 }
 
-pub(super) fn message_bytes<B: Backend>(rows: usize, width: usize) -> u64 {
-    (rows * width * B::ELEMENT_BYTES) as u64
+pub(super) fn message_bytes(rows: usize, width: usize, element: usize) -> u64 {
+    (rows * width * element) as u64
 }

@@ -4,8 +4,9 @@
 mod communicator;
 mod counters;
 mod plan;
+pub mod space;
 
-use crate::backend::{AddNorm, Backend};
+use crate::backend::{AddNorm, Backend, BackendError};
 
 pub use communicator::{Communicator, PassError};
 pub use counters::{CallCounters, CallKey, SizeBucket};
@@ -27,6 +28,12 @@ pub trait Collective<B: Backend> {
     fn rank(&self) -> usize;
     fn world_size(&self) -> usize;
 
+    /// Returns when every rank has come to this point: before the first step, where ranks may be minutes apart. Groups
+    /// whose calls wait that long anyway need not do anything.
+    fn meet(&mut self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
     /// Sums `rows` over all ranks, in place. The order of summation is the same in every run.
     fn all_reduce(&mut self, backend: &mut B, call: Call<'_>, rows: RankRows<'_, B>) -> Result<(), CollectiveError>;
 
@@ -39,7 +46,7 @@ pub trait Collective<B: Backend> {
         arguments: AddNorm<'_, B>,
     ) -> Result<(), CollectiveError>;
 
-    /// Lays the ranks' columns side by side on every rank.
+    /// Lays the ranks' columns of logits side by side on every rank.
     fn all_gather(&mut self, backend: &mut B, call: Call<'_>, gather: AllGather<'_, B>) -> Result<(), CollectiveError>;
 
     /// Copies `rows` of rank `root` to all ranks.
@@ -69,11 +76,11 @@ pub struct RankRows<'a, B: Backend> {
 
 impl<B: Backend> RankRows<'_, B> {
     fn bytes(&self) -> u64 {
-        communicator::message_bytes::<B>(self.rows, self.width)
+        communicator::message_bytes(self.rows, self.width, B::ELEMENT_BYTES)
     }
 }
 
-/// `input` is `[rows, width]`, on the last ranks with as many columns as are left of `total`; `output` is
+/// Buffers of [`Backend::allocate_logits`]: `input` is `[rows, width]`, on the last ranks with as many columns as are left of `total`; `output` is
 /// `[rows, total]`.
 pub struct AllGather<'a, B: Backend> {
     pub input: &'a B::Buffer,

@@ -1,5 +1,6 @@
 //! What runs at which site: plain data that `plan` fills in.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::types::Phase;
@@ -61,6 +62,15 @@ pub struct Rung {
     pub fusion: Arc<str>,
 }
 
+impl fmt::Display for Rung {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.fusion {
+            NO_FUSION => formatter.write_str(&self.algorithm),
+            fusion => write!(formatter, "{} with {fusion}", self.algorithm),
+        }
+    }
+}
+
 /// The ladder of each operation, site and phase; where none was given, the default rung.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectivePlan {
@@ -82,6 +92,16 @@ impl CollectivePlan {
             Some((_, rungs)) => *rungs = ladder,
             None => self.ladders.push((key, ladder)),
         }
+    }
+
+    /// Whether some ladder holds this algorithm.
+    pub fn uses(&self, algorithm: &str) -> bool {
+        self.rungs().any(|(_, rung)| *rung.algorithm == *algorithm)
+    }
+
+    /// Every rung of every ladder, and the operation that it is for.
+    pub fn rungs(&self) -> impl Iterator<Item = (Operation, &Rung)> {
+        self.ladders.iter().flat_map(|((operation, _, _), rungs)| rungs.iter().map(|rung| (*operation, rung)))
     }
 
     /// The choice for a message of `bytes` per rank.

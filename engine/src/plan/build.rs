@@ -9,6 +9,7 @@ use super::report::{MachineReport, ModelReport, Plan, PlanVerdict, SiteReport};
 use super::request::PlanRequest;
 use super::sites::sites;
 use super::tuning::TuningReport;
+use super::windows::half_window;
 use crate::collective::Site;
 use crate::model::{Family, ModelConfig};
 use crate::types::Phase;
@@ -17,12 +18,11 @@ use crate::types::Phase;
 pub fn build(request: &PlanRequest) -> Result<Plan, PlanError> {
     check(request)?;
     let sites = sites(request);
-    let largest_message = sites.iter().map(|site| site.message_bytes).max().unwrap_or(0);
     let (device, is_gpu) = match &request.machine {
         Machine::Cpu(cpu) => (Some(cpu.memory), false),
         Machine::Gpu(gpu) => (gpu.memory, true),
     };
-    let memory = MemoryPlan::of(request, device, is_gpu, largest_message);
+    let memory = MemoryPlan::of(request, device, is_gpu, workspace(&sites, request.tensor_parallel, is_gpu));
     let model = model_report(&request.model_name, &request.config, request.context);
     let mut refusals: Vec<String> = refusals(&sites);
     refusals.extend(memory.shortage());
@@ -52,6 +52,12 @@ pub fn build(request: &PlanRequest) -> Result<Plan, PlanError> {
         prediction: Prediction::of(request, direct(&sites)),
         sites,
     })
+}
+
+/// Bytes of one rank's buffers for collectives: two messages of threads that meet in memory, two halves of a window.
+fn workspace(sites: &[SiteReport], ranks: usize, is_gpu: bool) -> u64 {
+    let largest_message = || sites.iter().map(|site| site.message_bytes).max().unwrap_or(0);
+    2 * if is_gpu { half_window(sites, ranks) } else { largest_message() }
 }
 
 fn check(request: &PlanRequest) -> Result<(), PlanError> {

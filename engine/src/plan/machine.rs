@@ -3,7 +3,7 @@
 use capdb::database::Database;
 use capdb::decide::{HostFacts, MULTICAST_SWITCHES, Probe, Stack, Table};
 use capdb::quantity::Version;
-use capdb::record::Topology;
+use capdb::record::{AlgorithmId, Topology};
 use capdb::resolve::Resolved;
 
 use super::error::PlanError;
@@ -71,7 +71,28 @@ impl GpuFacts {
     }
 }
 
+fn algorithm_id(word: &str) -> Option<AlgorithmId> {
+    AlgorithmId::ALL.iter().copied().find(|id| id.word() == word)
+}
+
+impl GpuMachine {
+    /// Whether the algorithm failed its test on this machine.
+    pub(super) fn is_struck(&self, algorithm: &str) -> bool {
+        algorithm_id(algorithm).is_some_and(|id| self.host.with_failed_self_test(id) == self.host)
+    }
+}
+
 impl Machine {
+    /// Notes that `algorithm` gave a wrong sum, or none, when it was tested on this machine: plans then go around it.
+    /// False for a word that names no algorithm of GPUs, or one that is noted already.
+    pub fn strike(&mut self, algorithm: &str) -> bool {
+        let Self::Gpu(gpu) = self else { return false };
+        let Some(id) = algorithm_id(algorithm) else { return false };
+        let new = !gpu.is_struck(algorithm);
+        gpu.host = gpu.host.with_failed_self_test(id);
+        new
+    }
+
     /// `count` GPUs of a product (or of an architecture: then the topology must be given to be known).
     pub fn gpu(database: &Database, name: &str, count: usize, facts: &GpuFacts) -> Result<Self, PlanError> {
         let resolved = database.record(name)?;

@@ -36,13 +36,13 @@ pub struct MemoryPlan {
 }
 
 impl MemoryPlan {
-    pub(super) fn of(request: &PlanRequest, device: Option<u64>, is_gpu: bool, largest_message: u64) -> Self {
+    /// `workspace`: bytes of one rank's buffers for collectives.
+    pub(super) fn of(request: &PlanRequest, device: Option<u64>, is_gpu: bool, workspace: u64) -> Self {
         let config = &request.config;
         let ranks = request.tensor_parallel;
         let weights = rank_weights(request);
         let draft_weights = request.speculation.map_or(0, |shape| shape.draft_bytes.div_ceil(ranks as u64));
         let activations = activations(request);
-        let workspace = if ranks > 1 { largest_message * 2 } else { 0 };
         let overhead = if is_gpu { DEVICE_OVERHEAD } else { 0 };
         let draft_cache = request.speculation.map_or(0, |shape| shape.draft_cache_bytes.div_ceil(ranks as u64));
         let cache_bytes_per_token = cache_bytes_per_token(config, ranks, request.cache_bytes) + draft_cache;

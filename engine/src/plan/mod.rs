@@ -16,6 +16,7 @@ mod report;
 mod request;
 mod sites;
 pub mod tuning;
+mod windows;
 
 pub use build::build;
 /// The database's own words, so that nobody else has to import `capdb`.
@@ -56,6 +57,11 @@ impl Plan {
             plan.set(site.operation, site.site, site.phase, site.ladder.iter().map(rung).collect());
         }
         plan
+    }
+
+    /// Bytes of half of a rank's window, through which ranks write to each other; 0 where the plan has no use for one.
+    pub fn half_window(&self) -> u64 {
+        windows::half_window(&self.sites, self.tensor_parallel)
     }
 
     /// Sites whose decision is a fallback: what `archway_plan_fallbacks` exports.

@@ -169,3 +169,61 @@ fn the_collective_table_says_what_the_plan_says() {
         }
     }
 }
+
+/// Two H200 over NVLink, 8B shapes after `change`.
+fn pair(change: impl FnOnce(&mut PlanRequest)) -> Plan {
+    let facts = GpuFacts { topology: Some(Topology::NvlinkMesh), multicast: Some(false), ..GpuFacts::default() };
+    let machine = gpus("h200", 2, &facts);
+    let mut request = PlanRequest { tensor_parallel: 2, ..PlanRequest::new("8b", shape("llama-3.1-8b.json"), machine) };
+    change(&mut request);
+    build(&request).unwrap()
+}
+
+#[test]
+fn windows_hold_the_largest_message_and_are_counted() {
+    let plan = pair(|_| {});
+    // Prefill of 2048 rows of 8 KiB by fused two-shot: parts and sums.
+    assert_eq!(plan.half_window(), 2 * 2048 * 8192);
+    assert_eq!(plan.memory.workspace, 2 * plan.half_window());
+    let plan = pair(|request| {
+        request.allreduce = AllReduceChoice::Nccl;
+        request.allreduce_prefill = AllReduceChoice::Nccl;
+    });
+    assert_eq!((plan.half_window(), plan.memory.workspace), (0, 0));
+    assert!(plan.collectives().rungs().all(|(_, rung)| &*rung.algorithm == "nccl"), "{plan}");
+}
+
+#[test]
+fn what_fails_its_self_test_is_planned_around_one_by_one() {
+    let around = |struck: &[&str]| {
+        pair(|request| struck.iter().for_each(|algorithm| assert!(request.machine.strike(algorithm), "{algorithm}")))
+    };
+    assert!(around(&[]).collectives().uses("one_shot"));
+    let plan = around(&["one_shot"]);
+    assert!(!plan.collectives().uses("one_shot") && plan.collectives().uses("two_shot"), "{plan}");
+    assert!(plan.fallbacks().any(|site| site.reasons.iter().any(|reason| reason.reason == "self_test_failed")));
+    let plan = around(&["one_shot", "two_shot"]);
+    assert!(plan.collectives().rungs().all(|(_, rung)| &*rung.algorithm == "nccl"), "{plan}");
+    let refused = pair(|request| {
+        request.allreduce = AllReduceChoice::OneShot;
+        assert!(request.machine.strike("one_shot") && !request.machine.strike("one_shot"));
+        assert!(!request.machine.strike("no such thing"));
+    });
+    assert_eq!(refused.verdict, PlanVerdict::Refused);
+}
+
+#[test]
+fn rows_that_no_fused_kernel_holds_are_not_fused() {
+    let fused = |plan: &Plan| plan.sites.iter().any(|site| site.ladder.iter().any(|rung| rung.fusion != "none"));
+    let wide = |request: &mut PlanRequest| request.config.hidden = 16384;
+    assert!(fused(&pair(|_| {})));
+    let plan = pair(wide);
+    assert!(!fused(&plan), "{plan}");
+    let site = plan.site(Operation::AllReduce, Site::MlpOutput, Phase::Decode).unwrap();
+    assert!(site.reasons.iter().any(|reason| reason.at.contains("32768 bytes")), "{:?}", site.reasons);
+    let plan = pair(|request| {
+        wide(request);
+        request.fusion = FusionChoice::Fused;
+    });
+    assert_eq!(plan.verdict, PlanVerdict::Refused);
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use engine::executor::{LoadProgress, RanksConfig, RanksExecutor};
 use engine::model::ModelConfig;
-use engine::plan::{Machine, PlanRequest};
+use engine::plan::{Machine, Plan, PlanRequest};
 use engine_cpu::kernels::Precision;
 use engine_cpu::{CpuOptions, CpuRanks};
 
@@ -102,15 +102,23 @@ impl Devices {
         }
     }
 
-    /// Loads the model on every rank.
+    /// Plans are made around `algorithm` from now on. False where that changes nothing.
+    pub fn strike(&mut self, algorithm: &str) -> bool {
+        match self {
+            Self::Cpu => false,
+            Self::Cuda(gpus) => gpus.strike(algorithm),
+        }
+    }
+
+    /// Loads the model on every rank of the plan.
     pub fn start(
         &self,
         config: RanksConfig,
         options: &Options,
-        ranks: usize,
+        plan: &Plan,
         progress: impl Fn(LoadProgress) + Send + Sync + 'static,
     ) -> Result<RanksExecutor> {
-        let deadline: Duration = config.step_deadline;
+        let (deadline, ranks): (Duration, usize) = (config.step_deadline, plan.tensor_parallel);
         let started = match self {
             Self::Cpu => {
                 let threads = options.threads.map(|threads| (threads as usize / ranks).max(1));
@@ -118,7 +126,7 @@ impl Devices {
                 let ranks = CpuRanks::new(CpuOptions { world_size: ranks, threads, precision, deadline });
                 RanksExecutor::start(ranks, config, progress)
             }
-            Self::Cuda(gpus) => return gpus.start(config, progress),
+            Self::Cuda(gpus) => return gpus.start(config, plan, progress),
         };
         Ok(started?)
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use engine::collective::CallCounters;
 use engine::executor::{Capacity, LoadProgress, RanksConfig, RanksExecutor, Speculation};
 use engine::load::{LoadFormat, Model, OpenOptions, open_model, read_config};
@@ -13,6 +13,7 @@ use engine::plan::{Plan, PlanRequest, PlanVerdict};
 use engine::runner::{Engine, EngineConfig, NoText, TextPipeline, TokenizerText};
 use engine::spec::PaceSettings;
 use engine_cpu::map_file;
+use engine_gpu::collective::SelfTestFailure;
 use engine_server::metrics::Histograms;
 use engine_server::service::{ModelCard, Service};
 
@@ -28,6 +29,8 @@ use crate::settings::{LoadFormat as FormatWord, Options};
 /// A model with a plan that is not refused.
 pub struct Planned {
     pub plan: Plan,
+    /// What the plan was made for, to make another where a part of it fails its self-test.
+    request: PlanRequest,
     path: PathBuf,
     config: ModelConfig,
     capacity: Capacity,
@@ -62,16 +65,23 @@ pub fn prepare(model: &str, options: &Options) -> Result<Planned> {
         speculation: speculation.as_ref().map(|own| speculation::planned(own, devices.cache_element_bytes(options))),
         ..devices.plan_request(request, options)
     };
-    let plan = engine::plan::build(&choices(options).apply(request))?;
+    let request = choices(options).apply(request);
+    let plan = plan(&request)?;
+    let context = narrow("max-model-len", context)?;
+    let capacity = capacity::of(options, &plan, &config, (context, devices.sizes()))?;
+    Ok(Planned { plan, request, path, config, capacity, speculation, options: options.clone(), devices })
+}
+
+/// The plan of a request. Errors: it is refused, or nothing can compute the model.
+fn plan(request: &PlanRequest) -> Result<Plan> {
+    let plan = engine::plan::build(request)?;
     if plan.verdict == PlanVerdict::Refused {
         bail!("the plan is refused, nothing was loaded\n\n{plan}");
     }
     if !plan.model.servable {
         bail!("the engine has no forward pass for {}; `archway plan` can still plan it", plan.model.architecture);
     }
-    let context = narrow("max-model-len", context)?;
-    let capacity = capacity::of(options, &plan, &config, (context, devices.sizes()))?;
-    Ok(Planned { plan, path, config, capacity, speculation, options: options.clone(), devices })
+    Ok(plan)
 }
 
 /// Bytes of the weight files; none for a configuration alone.
@@ -100,13 +110,21 @@ fn served_names(options: &Options, path: &Path) -> Vec<String> {
 
 impl Planned {
     /// Loads the weights and starts the engine.
-    pub fn load(self) -> Result<Service> {
+    pub fn load(mut self) -> Result<Service> {
         let mut model = open_model(&self.path, &self.open_options())?;
         if let Some(path) = &self.options.tokenizer {
             model.tokenizer = Some(text::tokenizer(path)?);
         }
         let counters = Arc::new(CallCounters::default());
-        let executor = self.executor(&model, &counters)?;
+        let executor = loop {
+            match self.executor(&model, &counters) {
+                Ok(executor) => break executor,
+                Err(error) => match error.downcast_ref::<SelfTestFailure>() {
+                    Some(failure) => self.plan_around(failure)?,
+                    None => return Err(error),
+                },
+            }
+        };
         let histograms = Arc::new(Histograms::default());
         let text: Arc<dyn TextPipeline> = match &model.tokenizer {
             Some(tokenizer) => Arc::new(TokenizerText(Arc::clone(tokenizer))),
@@ -126,6 +144,24 @@ impl Planned {
             histograms,
             defaults: model.generation,
         })
+    }
+
+    /// Makes a plan without an algorithm that does not work here. Errors: there is none.
+    fn plan_around(&mut self, failure: &SelfTestFailure) -> Result<()> {
+        eprintln!("note: {failure}; the plan goes around it");
+        tracing::warn!(algorithm = failure.algorithm, "{}", failure.message);
+        ensure!(self.devices.strike(&failure.algorithm), "{failure}, and there is nothing in its place");
+        self.request.machine = self.devices.machine(&self.options);
+        self.plan = plan(&self.request).with_context(|| failure.to_string())?;
+        ensure!(
+            !self.plan.collectives().uses(&failure.algorithm),
+            "{failure}, and there is nothing in its place:\n\n{}",
+            self.plan
+        );
+        let sizes = (self.capacity.context, self.devices.sizes());
+        self.capacity = capacity::of(&self.options, &self.plan, &self.config, sizes)?;
+        eprintln!("{}", self.plan);
+        Ok(())
     }
 
     fn open_options(&self) -> OpenOptions {
@@ -158,7 +194,7 @@ impl Planned {
         };
         let bar = progress::bar((self.config.layers * ranks) as u64, "loading layers");
         let shown = bar.clone();
-        let executor = self.devices.start(config, &self.options, ranks, move |_: LoadProgress| shown.inc(1));
+        let executor = self.devices.start(config, &self.options, &self.plan, move |_: LoadProgress| shown.inc(1));
         bar.finish_and_clear();
         executor
     }

@@ -18,12 +18,14 @@ use crate::{Failure, gpu};
 const SLOTS: u32 = 8;
 const PAGES_EACH: u32 = 32;
 const CHUNK: usize = 96;
+/// Rows of a step: a chunk of every prompt.
+pub const ROWS: u32 = SLOTS * CHUNK as u32;
 const TOKENS: usize = 64;
 /// Gap of two log-probabilities below which their order is a matter of rounding: what is asked of the CPU beside llama.cpp.
 pub const NEAR: f32 = 0.4;
 
 /// A token and the gap between the best two log-probabilities where it was chosen.
-type Choice = (u32, f32);
+pub type Choice = (u32, f32);
 
 /// Both backends continue the same prompts. A sequence may part only where the CPU's best two are near.
 pub fn compare(
@@ -38,9 +40,10 @@ pub fn compare(
         precision: Precision::Exact,
         deadline: Duration::from_secs(60),
     });
-    let expected = generate(cpu.with_cache(CacheElement::F32), config, weights, prompts, true)?;
-    let actual = generate(gpu(config)?, config, weights, prompts, false)?;
-    let with_logits = generate(gpu(config)?, config, weights, prompts, true)?;
+    let run = |logprobs| Run::new(config, weights, prompts, logprobs);
+    let expected = generate(run(true), cpu.with_cache(CacheElement::F32))?;
+    let actual = generate(run(false), gpu(config)?)?;
+    let with_logits = generate(run(true), gpu(config)?)?;
     if actual.iter().zip(&with_logits).any(|(left, right)| ids(left) != ids(right)) {
         return Err(format!("{name}: the device's own choice differs from the host's choice of its logits"));
     }
@@ -86,18 +89,46 @@ pub fn compare_file(path: &Path) -> Result<(), Failure> {
     compare(&Arc::new(model.config), &model.source, &prompts, &path.display().to_string())
 }
 
-fn generate<F: RankFactory>(
-    factory: F,
-    config: &Arc<ModelConfig>,
-    weights: &Arc<dyn WeightSource>,
-    prompts: &[Vec<u32>],
-    logprobs: bool,
-) -> Result<Vec<Vec<Choice>>, Failure> {
+/// What is generated.
+pub struct Run<'a> {
+    pub config: &'a Arc<ModelConfig>,
+    pub weights: &'a Arc<dyn WeightSource>,
+    pub prompts: &'a [Vec<u32>],
+    /// The host chooses, and keeps the lead of each choice.
+    pub logprobs: bool,
+    pub plan: Arc<CollectivePlan>,
+    pub counters: Arc<CallCounters>,
+}
+
+impl<'a> Run<'a> {
+    /// On a single rank.
+    pub fn new(
+        config: &'a Arc<ModelConfig>,
+        weights: &'a Arc<dyn WeightSource>,
+        prompts: &'a [Vec<u32>],
+        logprobs: bool,
+    ) -> Self {
+        let (plan, counters) = (Arc::new(CollectivePlan::uniform("none")), Arc::default());
+        Self { config, weights, prompts, logprobs, plan, counters }
+    }
+}
+
+pub fn generate<F: RankFactory>(run: Run<'_>, factory: F) -> Result<Vec<Vec<Choice>>, Failure> {
+    let (prompts, logprobs) = (run.prompts, run.logprobs);
+    let mut executor = start(run, factory)?;
+    let (outputs, steps) = drive(&mut executor, prompts, logprobs, 0)?;
+    println!("  {} decode steps in {:.3} s", steps.len(), steps.iter().sum::<Duration>().as_secs_f64());
+    Ok(outputs)
+}
+
+/// The executor that a run is made on.
+pub fn start<F: RankFactory>(run: Run<'_>, factory: F) -> Result<RanksExecutor, Failure> {
+    let Run { config, weights, plan, counters, .. } = run;
     let capacity = Capacity {
         pages: SLOTS * PAGES_EACH,
         page_size: 16,
         slots: SLOTS,
-        rows: 512,
+        rows: ROWS,
         context: (PAGES_EACH * 16).min(config.context as u32),
         vocabulary: config.vocabulary as u32,
     };
@@ -106,31 +137,54 @@ fn generate<F: RankFactory>(
         weights: Arc::clone(weights),
         capacity,
         logit_rows: 16,
-        plan: Arc::new(CollectivePlan::uniform("none")),
-        counters: Arc::new(CallCounters::default()),
+        plan,
+        counters,
         step_deadline: Duration::from_secs(60),
         speculation: None,
     };
-    let mut executor = RanksExecutor::start(factory, config, |_| {}).map_err(|error| error.to_string())?;
-    let prompts = &prompts[..prompts.len().min(SLOTS as usize)];
-    let mut run = Run { prompts, done: vec![0; prompts.len()], outputs: vec![Vec::new(); prompts.len()], logprobs };
-    let (start, mut steps) = (Instant::now(), 0);
-    while run.step(&mut executor, steps)? {
-        steps += 1;
-    }
-    println!("  {steps} steps in {:.3} s", start.elapsed().as_secs_f64());
-    Ok(run.outputs)
+    RanksExecutor::start(factory, config, |_| {}).map_err(|error| error.to_string())
 }
 
-struct Run<'a> {
+/// Continues prompts in all slots, the first step named `step`. Gives the outputs, and the time of each step that only
+/// decoded.
+pub fn drive(
+    executor: &mut RanksExecutor,
+    prompts: &[Vec<u32>],
+    logprobs: bool,
+    mut step: u64,
+) -> Result<(Vec<Vec<Choice>>, Vec<Duration>), Failure> {
+    let prompts = &prompts[..prompts.len().min(SLOTS as usize)];
+    let (done, outputs) = (vec![0; prompts.len()], vec![Vec::new(); prompts.len()]);
+    let mut run = Progress { prompts, done, outputs, logprobs, retired: (0..SLOTS).map(SlotId).collect() };
+    let mut times = Vec::new();
+    loop {
+        let (start, decodes) = (Instant::now(), run.decodes());
+        if !run.step(executor, step)? {
+            return Ok((run.outputs, times));
+        }
+        if decodes {
+            times.push(start.elapsed());
+        }
+        step += 1;
+    }
+}
+
+struct Progress<'a> {
     prompts: &'a [Vec<u32>],
     /// Positions in the cache.
     done: Vec<usize>,
     outputs: Vec<Vec<Choice>>,
     logprobs: bool,
+    /// Slots of an earlier run.
+    retired: Vec<SlotId>,
 }
 
-impl Run<'_> {
+impl Progress<'_> {
+    /// Whether every prompt is in the cache.
+    fn decodes(&self) -> bool {
+        self.prompts.iter().zip(&self.done).all(|(prompt, done)| *done >= prompt.len())
+    }
+
     /// One step of every sequence that is not at its end; false if none is left.
     fn step(&mut self, executor: &mut impl Executor, step: u64) -> Result<bool, Failure> {
         let running = (0..self.prompts.len()).filter(|index| self.outputs[*index].len() < TOKENS);
@@ -142,7 +196,8 @@ impl Run<'_> {
         }
         let entries: Vec<BatchEntry> = order.iter().map(|index| self.entry(*index)).collect();
         let rows: Vec<usize> = entries.iter().map(|entry| entry.tokens.len()).collect();
-        executor.submit(Batch { step, entries, retired: Vec::new() }).map_err(|error| error.to_string())?;
+        let retired = std::mem::take(&mut self.retired);
+        executor.submit(Batch { step, entries, retired }).map_err(|error| error.to_string())?;
         let output = executor.collect().map_err(|error| error.to_string())?;
         for ((index, rows), entry) in order.into_iter().zip(rows).zip(output.entries) {
             self.done[index] += rows;

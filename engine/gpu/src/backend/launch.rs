@@ -15,7 +15,7 @@ use crate::step::AttentionGeometry;
 const STORED_ROWS: usize = 16;
 
 /// Sizes of a step are far below 2^32.
-fn word(size: usize) -> u32 {
+pub(super) fn word(size: usize) -> u32 {
     u32::try_from(size).unwrap_or(u32::MAX)
 }
 
@@ -25,7 +25,7 @@ fn format(kind: WeightType) -> Result<Format, BackendError> {
 
 impl CudaBackend {
     /// Launches what waits.
-    pub(super) fn flush(&mut self) -> Result<(), BackendError> {
+    pub(crate) fn flush(&mut self) -> Result<(), BackendError> {
         match std::mem::take(&mut self.pending) {
             Pending::Nothing => Ok(()),
             Pending::Product(call) => self.launch_product(&call),

@@ -2,6 +2,7 @@
 //! [`Backend::read`] and [`Backend::read_choices`]; nothing allocates after the first step's buffers are there.
 
 mod cut;
+mod group;
 mod launch;
 mod load;
 mod pending;
@@ -10,10 +11,13 @@ mod rooms;
 mod step;
 mod types;
 
+use std::sync::Arc;
+
 use engine::backend::*;
 use engine::plan::KernelTarget;
 use engine::types::Phase;
 
+use crate::collective::SharedGroup;
 use crate::device::{Allocation, Gpu, MemoryReport, Pinned, Products, Purpose, Recordings, Uploader};
 use crate::kernels::{KernelSet, Launcher, PREFERRED_PRODUCT_ROWS};
 use crate::step::SPLIT_ROWS;
@@ -21,6 +25,7 @@ use pending::{NormCall, Pending, RotateCall, adjacent};
 use rooms::{AttentionRoom, Choices, Marks};
 
 pub use ready::KernelStore;
+pub(crate) use ready::collective_kernels;
 pub use step::Step;
 pub use types::{Absent, Buffer, Cache, Element, Matrix, Rope, Vector};
 
@@ -51,6 +56,8 @@ pub struct CudaBackend {
     widest_head: usize,
     pending: Pending,
     note: Box<dyn Fn(MemoryReport)>,
+    /// The ranks that this one waits for; none for a single one.
+    group: Option<Arc<SharedGroup>>,
     gpu: Gpu,
 }
 
@@ -84,6 +91,7 @@ impl CudaBackend {
             widest_head: 0,
             pending: Pending::Nothing,
             note,
+            group: None,
             gpu,
         })
     }
@@ -199,7 +207,7 @@ impl Backend for CudaBackend {
             let first = from + index * (READBACK / width);
             let address = buffer.memory.pointer() + (first * width) as u64;
             self.readback.copy_from(address, to.len() * width, &self.gpu.stream)?;
-            self.gpu.synchronise("read")?;
+            self.settle("read")?;
             let bytes = &self.readback.bytes()[..to.len() * width];
             match buffer.element {
                 Element::F32 => bytemuck::cast_slice_mut(to).copy_from_slice(bytes),
@@ -254,8 +262,10 @@ impl Backend for CudaBackend {
         }
         self.recordings.keep(&self.gpu.stream, key)?;
         self.note_memory()?;
+        // Recording allocates, and a rank must not wait on the device for one that does.
+        self.meet()?;
         self.recordings.replay(key)?;
-        Ok(())
+        Ok(self.settle("record")?)
     }
 
     fn choose(&mut self, arguments: Choose<'_, Self>) -> Result<(), BackendError> {
@@ -266,7 +276,7 @@ impl Backend for CudaBackend {
     fn read_choices(&mut self, from: usize, to: &mut [u32]) -> Result<(), BackendError> {
         self.flush()?;
         let Some(choices) = self.choices.as_ref().filter(|_| !to.is_empty()) else { return Ok(()) };
-        self.gpu.synchronise("step")?;
+        self.settle("step")?;
         let words: &[u32] = bytemuck::cast_slice(choices.host.bytes());
         to.copy_from_slice(&words[from..from + to.len()]);
         Ok(())

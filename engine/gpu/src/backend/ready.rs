@@ -9,7 +9,7 @@ use engine::plan::KernelTarget;
 
 use crate::compile::{Cache, CompileError, CompileTarget, Nvrtc, Pack, Provider, Unit, units};
 use crate::device::Gpu;
-use crate::kernels::{KernelError, KernelSet};
+use crate::kernels::{AllReduceKernels, KernelError, KernelSet};
 
 /// Where compiled kernels come from and go to.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +43,22 @@ pub(super) fn kernels(
         let units = units(head_dimensions);
         let mut compiled = compile(&provider, &units)?;
         KernelSet::load(&gpu.context, head_dimensions, |unit: &Unit| {
+            Ok::<_, ReadyError>(compiled.remove(unit.name()).unwrap_or_default())
+        })
+    };
+    ready().map_err(|error| BackendError::Device { operation: "kernels", message: error.to_string() })
+}
+
+/// The same for collectives.
+pub(crate) fn collective_kernels(
+    gpu: &Gpu,
+    target: &KernelTarget,
+    store: &KernelStore,
+) -> Result<AllReduceKernels, BackendError> {
+    let ready = || -> Result<AllReduceKernels, ReadyError> {
+        let provider = provider(target, store)?;
+        let mut compiled = compile(&provider, &AllReduceKernels::units())?;
+        AllReduceKernels::load(&gpu.context, |unit: &Unit| {
             Ok::<_, ReadyError>(compiled.remove(unit.name()).unwrap_or_default())
         })
     };

@@ -22,10 +22,26 @@ pub struct Buffer {
     pub(super) element: Element,
 }
 
+impl Buffer {
+    pub(crate) fn pointer(&self) -> CUdeviceptr {
+        self.memory.pointer()
+    }
+}
+
 /// A vector in f32.
 pub struct Vector {
     pub(super) memory: Allocation,
     pub(super) length: usize,
+}
+
+impl Vector {
+    pub(crate) fn pointer(&self) -> CUdeviceptr {
+        self.memory.pointer()
+    }
+
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
 }
 
 /// `[rows, columns]`: runs of rows of one format each, one below the other.

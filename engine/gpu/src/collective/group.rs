@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cudarc::driver::CudaContext;
@@ -16,25 +17,39 @@ const PROGRESS: usize = 256;
 /// What all ranks of a group share: windows, and the words that stop it.
 pub struct GpuGroup {
     // Dropped in this order: windows wait for kernels that may still write to the signals.
-    windows: SymmetricMemory,
+    windows: Option<SymmetricMemory>,
     signals: Signals,
     half: usize,
-    patience: Duration,
+    /// Nanoseconds.
+    patience: AtomicU64,
     ranks: usize,
 }
 
 impl GpuGroup {
-    /// A group with a rank on each GPU, in order, and windows of two halves of `half` bytes (a multiple of 16).
+    /// A group with a rank on each GPU, in order, and windows of two halves of `half` bytes; none where that is 0.
     /// `patience` is how long a rank waits for another. Errors: no peer access, no memory.
     pub fn new(contexts: &[Arc<CudaContext>], half: usize, patience: Duration) -> Result<Arc<Self>, DeviceError> {
         let half = half.next_multiple_of(PROGRESS);
-        let windows = SymmetricMemory::new(contexts, 2 * half + PROGRESS)?;
+        let windows = (half > 0).then(|| SymmetricMemory::new(contexts, 2 * half + PROGRESS)).transpose()?;
         for rank in 0..contexts.len() {
+            let Some(windows) = &windows else { continue };
             windows.set(rank, 0, EMPTY, 2 * half)?;
             windows.set(rank, 2 * half, 0, PROGRESS)?;
         }
         let signals = Signals::new(contexts.len())?;
-        Ok(Arc::new(Self { windows, signals, half, patience, ranks: contexts.len() }))
+        let group = Self { windows, signals, half, patience: AtomicU64::new(0), ranks: contexts.len() };
+        group.set_patience(patience);
+        Ok(Arc::new(group))
+    }
+
+    /// How long ranks wait for each other in calls that are launched from now on.
+    pub fn set_patience(&self, patience: Duration) {
+        self.patience.store(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Bytes of one rank's window and what stands behind it, as they were allocated.
+    pub fn window_bytes(&self) -> usize {
+        self.windows.as_ref().map_or(0, SymmetricMemory::window)
     }
 
     pub fn ranks(&self) -> usize {
@@ -46,16 +61,17 @@ impl GpuGroup {
         self.half as u64
     }
 
-    /// The group as rank `rank`'s kernels see it, in a call named `call`.
+    /// The group as rank `rank`'s kernels see it, in a call named `call`. Without windows nothing fits in it.
     pub fn view(&self, rank: usize, call: u32) -> GroupView {
+        let address = |rank: usize| self.windows.as_ref().map_or(0, |windows| windows.address(rank));
         GroupView {
-            windows: self.windows.address(0),
-            window: self.windows.window() as u64,
-            progress: self.windows.address(rank) + 2 * self.half(),
+            windows: address(0),
+            window: self.window_bytes() as u64,
+            progress: address(rank) + 2 * self.half(),
             abort: self.signals.abort_address(),
             report: self.signals.report_address(rank),
             half: self.half(),
-            patience: u64::try_from(self.patience.as_nanos()).unwrap_or(u64::MAX),
+            patience: self.patience.load(Ordering::Relaxed),
             rank: rank as u32,
             ranks: self.ranks as u32,
             call,
@@ -73,7 +89,13 @@ impl GpuGroup {
         if !self.signals.aborted() {
             return None;
         }
-        Some(describe(&self.signals.faults(), self.patience, name))
+        let patience = Duration::from_nanos(self.patience.load(Ordering::Relaxed));
+        Some(describe(&self.signals.faults(), patience, name))
+    }
+
+    /// Whether the group has ended.
+    pub fn is_over(&self) -> bool {
+        self.signals.aborted()
     }
 }
 

@@ -1,10 +1,12 @@
 use std::sync::Arc;
 
+use engine::collective::space::PACKET;
+
 use super::group::GpuGroup;
 use super::nccl::NcclRank;
 use crate::kernels::{
-    AllReduceKernels, Element, KernelError, Launcher, NormOutput, PACKET, Reduce, ReduceNorm, Shots, norm_space,
-    reduce, reduce_norm, reduce_space,
+    AllReduceKernels, Element, GatherColumns, KernelError, Launcher, NormOutput, Reduce, ReduceNorm, Shots, all_gather,
+    norm_space, reduce, reduce_norm, reduce_space,
 };
 
 /// One rank's place in a group: what it launches on its own stream.
@@ -13,7 +15,7 @@ pub struct GpuMember {
     pub rank: usize,
     pub launcher: Launcher,
     pub kernels: AllReduceKernels,
-    pub nccl: Option<NcclRank>,
+    pub nccl: Option<Arc<NcclRank>>,
 }
 
 /// How a sum is made.
@@ -98,7 +100,17 @@ impl GpuMember {
 
     /// Largest message that two-shot takes at once: half of half a window, less what rounding up may add.
     fn two_shot_piece(&self) -> u64 {
-        (self.group.half() / 2 - self.group.ranks() as u64 * PACKET) / 256 * 256
+        // At least a packet: in a group without windows the launch says that nothing fits.
+        ((self.group.half() / 2).saturating_sub(self.group.ranks() as u64 * PACKET) / 256 * 256).max(PACKET)
+    }
+
+    /// Puts a gather, or a copy from one rank to all, into the stream.
+    ///
+    /// # Safety
+    /// As for [`GpuMember::all_reduce`].
+    pub unsafe fn gather(&self, message: &GatherColumns, call: u32) -> Result<(), KernelError> {
+        // SAFETY: this function's contract.
+        unsafe { all_gather(&self.launcher, &self.kernels, &self.group.view(self.rank, call), message) }
     }
 
     /// Puts sum, residual and norm into the stream.

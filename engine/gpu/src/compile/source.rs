@@ -16,6 +16,7 @@ const HEADERS: &[(&str, &str)] = &[
 
 const SOURCES: &[(&str, &str)] = &[
     ("activation", include_str!("../../kernels/activation/activation.cu")),
+    ("allgather", include_str!("../../kernels/allgather/allgather.cu")),
     ("allreduce", include_str!("../../kernels/allreduce/allreduce.cu")),
     ("allreduce_check", include_str!("../../kernels/allreduce_check/allreduce_check.cu")),
     ("allreduce_norm", include_str!("../../kernels/allreduce_norm/allreduce_norm.cu")),

@@ -52,6 +52,11 @@ impl Account {
         Ok(Self { bytes: Arc::default(), context: Arc::clone(context), before: (total - free) as u64 })
     }
 
+    /// Counts memory that is no [`Allocation`], for as long as the device is open.
+    pub fn charge(&self, purpose: Purpose, bytes: usize) {
+        self.bytes[purpose as usize].fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
     pub fn report(&self) -> Result<MemoryReport, DeviceError> {
         let (free, total) = self.context.mem_get_info().map_err(|error| DeviceError::call("cuMemGetInfo", error))?;
         let of = |purpose: Purpose| self.bytes[purpose as usize].load(Ordering::Relaxed);

@@ -57,6 +57,17 @@ impl Gpu {
         Ok(Self { context, stream, account, multiprocessors: multiprocessors.unsigned_abs() })
     }
 
+    /// Whether everything that was launched has ended.
+    pub fn idle(&self, operation: &'static str) -> Result<bool, engine::backend::BackendError> {
+        use cudarc::driver::sys::{CUresult, cuStreamQuery};
+        // SAFETY: the stream lives as long as this.
+        match unsafe { cuStreamQuery(self.stream.cu_stream()) }.result() {
+            Ok(()) => Ok(true),
+            Err(error) if error.0 == CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            Err(error) => Err(backend_error(operation, error)),
+        }
+    }
+
     /// Waits until everything that was launched has ended.
     pub fn synchronise(&self, operation: &'static str) -> Result<(), engine::backend::BackendError> {
         self.stream.synchronize().map_err(|error| backend_error(operation, error))

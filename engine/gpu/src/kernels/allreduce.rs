@@ -4,20 +4,17 @@
 use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
+use engine::collective::space::{self, FUSED_ROW, PACKET};
 
 use super::launch::Shape;
 use super::module::Module;
 use super::{Kernel, KernelError, Launcher};
 use crate::compile::{Unit, units};
 
-/// Bytes of a packet.
-pub const PACKET: u64 = 16;
 const WARP: u32 = 32;
 /// Threads of a block at most.
 const REDUCE_THREADS: u32 = 384;
 const NARROW_THREADS: u32 = 896;
-/// Packets of a wide row that a thread can have.
-const FLIGHT: u32 = 4;
 const ROW_TOO_WIDE: &str = "a block keeps a row in registers, 1536 packets of 16 bytes";
 
 /// How elements of a message are stored.
@@ -74,6 +71,7 @@ pub struct AllReduceKernels {
     quantised: [[[Kernel; 3]; 2]; 2],
     /// One-shot for rows of up to [`NARROW_THREADS`] packets: bf16, f16, and bf16 to fp8 by tensor and by token.
     narrow: [Kernel; 4],
+    pub(super) gather: Kernel,
     fill: [Kernel; 3],
     check: [Kernel; 3],
     next_round: Kernel,
@@ -81,13 +79,19 @@ pub struct AllReduceKernels {
 }
 
 impl AllReduceKernels {
-    /// Loads the units that begin with `allreduce`. `cubin` gives a unit's compiled form.
+    /// What is compiled for collectives.
+    pub fn units() -> Vec<Unit> {
+        let ours = |unit: &Unit| unit.name().starts_with("allreduce") || unit.name() == "allgather";
+        units(&[]).into_iter().filter(ours).collect()
+    }
+
+    /// Loads [`AllReduceKernels::units`]. `cubin` gives a unit's compiled form.
     pub fn load<E: From<KernelError>>(
         context: &Arc<CudaContext>,
         mut cubin: impl FnMut(&Unit) -> Result<Vec<u8>, E>,
     ) -> Result<Self, E> {
         let mut modules = Vec::new();
-        for unit in units(&[]).into_iter().filter(|unit| unit.name().starts_with("allreduce")) {
+        for unit in Self::units() {
             modules.push((unit.name().to_owned(), Module::load(context, unit.name(), &cubin(&unit)?)?));
         }
         let kernel = |unit: &str, name: &'static str| -> Result<Kernel, KernelError> {
@@ -117,6 +121,7 @@ impl AllReduceKernels {
                 kernel(norm, "one_shot_norm_narrow_bf16_fp8_tensor")?,
                 kernel(norm, "one_shot_norm_narrow_bf16_fp8_token")?,
             ],
+            gather: kernel("allgather", "all_gather")?,
             fill: three("allreduce_check", ["fill_bf16", "fill_f16", "fill_f32"])?,
             check: three("allreduce_check", ["check_bf16", "check_f16", "check_f32"])?,
             next_round: kernel("allreduce_check", "next_round")?,
@@ -218,19 +223,18 @@ struct ReduceNormArguments {
 
 /// Bytes of half a window that a sum needs.
 pub fn reduce_space(shots: Shots, ranks: u64, bytes: u64) -> u64 {
-    let packets = bytes.div_ceil(PACKET);
     match shots {
-        Shots::One => ranks * packets * PACKET,
-        Shots::Two => 2 * ranks * packets.div_ceil(ranks) * PACKET,
+        Shots::One => space::one_shot(ranks, bytes),
+        Shots::Two => space::two_shot(ranks, bytes),
     }
 }
 
-/// The same for a fused sum: each row is whole packets.
+/// The same for a fused sum.
 pub fn norm_space(shots: Shots, ranks: u64, element: Element, rows: u64, width: u64) -> u64 {
-    let packets = (width * element.bytes()).div_ceil(PACKET);
+    let row_bytes = width * element.bytes();
     match shots {
-        Shots::One => ranks * rows * packets * PACKET,
-        Shots::Two => 2 * ranks * rows * packets.div_ceil(ranks) * PACKET,
+        Shots::One => space::fused_one_shot(ranks, rows, row_bytes),
+        Shots::Two => space::fused_two_shot(ranks, rows, row_bytes),
     }
 }
 
@@ -262,7 +266,7 @@ pub unsafe fn reduce(
     let arguments = ReduceArguments { group: *group, input, output, bytes, aligned, reserved: 0 };
     let packets = bytes.div_ceil(PACKET);
     let share = if shots == Shots::One { packets } else { packets.div_ceil(u64::from(group.ranks)) };
-    let [grid, threads] = blocks.unwrap_or_else(|| reduce_shape(share, launcher.multiprocessors));
+    let [grid, threads] = blocks.unwrap_or_else(|| spread(share, launcher.multiprocessors));
     let shape = Shape { grid: [grid.clamp(1, launcher.multiprocessors), 1], threads, shared: 0 };
     if bytes == 0 {
         return Ok(());
@@ -272,7 +276,7 @@ pub unsafe fn reduce(
 }
 
 /// Blocks and threads for `packets` packets. All blocks are on the device at once: one waits for what others send.
-fn reduce_shape(packets: u64, multiprocessors: u32) -> [u32; 2] {
+pub(super) fn spread(packets: u64, multiprocessors: u32) -> [u32; 2] {
     let packets = u32::try_from(packets).unwrap_or(u32::MAX);
     let threads = packets.div_ceil(multiprocessors).next_multiple_of(WARP).clamp(4 * WARP, REDUCE_THREADS);
     [packets.div_ceil(threads).clamp(1, multiprocessors), threads]
@@ -299,7 +303,7 @@ pub unsafe fn reduce_norm(
         None => (norm_kernel(kernels, shots, norm)?, packets.div_ceil(REDUCE_THREADS).max(1)),
     };
     unless_fits(kernel.name, norm_space(shots, group.ranks.into(), element, rows.into(), width.into()), group)?;
-    if pieces > FLIGHT {
+    if row > FUSED_ROW {
         return Err(KernelError::Shape { kernel: kernel.name, what: format!("a row of {width}"), why: ROW_TOO_WIDE });
     }
     if norm.format == NormOutput::Nvfp4 && !width.is_multiple_of(16) {
@@ -406,17 +410,9 @@ mod tests {
     #[test]
     fn all_blocks_are_on_the_device_at_once_and_cover_the_packets() {
         for packets in [1, 31, 129, 4096, 65_536, 1 << 22] {
-            let [blocks, threads] = reduce_shape(packets, 132);
+            let [blocks, threads] = spread(packets, 132);
             assert!((1..=132).contains(&blocks) && threads <= REDUCE_THREADS && threads.is_multiple_of(WARP));
             assert!(u64::from(blocks * threads) >= packets.min(132 * u64::from(REDUCE_THREADS)), "{packets}");
         }
-    }
-
-    #[test]
-    fn space_counts_whole_packets_and_uneven_parts() {
-        assert_eq!(reduce_space(Shots::One, 3, 17), 3 * 2 * 16);
-        assert_eq!(reduce_space(Shots::Two, 3, 17), 2 * 3 * 16);
-        assert_eq!(norm_space(Shots::One, 2, Element::Bf16, 5, 7), 2 * 5 * 16);
-        assert_eq!(norm_space(Shots::Two, 4, Element::F32, 5, 9), 2 * 4 * 5 * 16);
     }
 }

@@ -8,6 +8,7 @@
 //! Activations are bf16, sums are f32, norm weights, biases and angles are f32.
 
 mod activation;
+mod allgather;
 mod allreduce;
 mod attention;
 mod copy;
@@ -25,9 +26,10 @@ mod set;
 mod shared;
 
 pub use activation::{Activate, activate};
+pub use allgather::{GatherColumns, all_gather};
 pub use allreduce::{
-    AllReduceKernels, Check, CheckStep, Element, GroupView, NormOutput, PACKET, Reduce, ReduceNorm, Shots, check,
-    norm_space, reduce, reduce_norm, reduce_space,
+    AllReduceKernels, Check, CheckStep, Element, GroupView, NormOutput, Reduce, ReduceNorm, Shots, check, norm_space,
+    reduce, reduce_norm, reduce_space,
 };
 pub use attention::{Attend, AttentionSpace, attend};
 pub use copy::{Add, CopyColumns, Gather, Widen, add, copy_columns, gather, widen};

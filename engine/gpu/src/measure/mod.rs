@@ -5,17 +5,17 @@ mod everything;
 mod norm;
 mod quantised;
 mod rank;
-mod reference;
+pub(crate) mod reference;
 mod soak;
 mod stall;
 mod sums;
 mod timing;
-mod together;
 
 use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::collective::GaveUp;
 use crate::compile::{CompileError, CompileTarget};
 use crate::device::DeviceError;
 use crate::kernels::{Element, KernelError};
@@ -62,8 +62,8 @@ pub enum MeasureError {
     Compile(#[from] CompileError),
     #[error("{0}")]
     Wrong(String),
-    #[error("another rank gave up")]
-    GaveUp,
+    #[error(transparent)]
+    GaveUp(#[from] GaveUp),
 }
 
 impl From<cudarc::driver::DriverError> for MeasureError {

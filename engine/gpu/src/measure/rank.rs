@@ -6,9 +6,8 @@ use std::thread;
 use bytemuck::Pod;
 use cudarc::driver::{CudaContext, result};
 
-use super::together::Together;
 use super::{MeasureError, MeasurePlan};
-use crate::collective::{GpuGroup, GpuMember, NcclRank};
+use crate::collective::{GpuGroup, GpuMember, NcclRank, Together};
 use crate::compile::{Cache, Nvrtc, Provider, units};
 use crate::device::{Allocation, Gpu, Purpose};
 use crate::kernels::{AllReduceKernels, Check, CheckStep, KernelSet, Launcher, check};
@@ -37,7 +36,7 @@ pub fn on_ranks<T: Send>(
     let contexts: Vec<Arc<CudaContext>> = gpus.iter().map(|gpu| Arc::clone(&gpu.context)).collect();
     let cubins = compile(plan)?;
     let group = GpuGroup::new(&contexts, plan.half, plan.patience)?;
-    let nccl: Vec<Option<NcclRank>> = match NcclRank::all(&contexts) {
+    let nccl: Vec<Option<Arc<NcclRank>>> = match NcclRank::all(&contexts) {
         Ok(ranks) => ranks.into_iter().map(Some).collect(),
         Err(error) => {
             tracing::warn!(%error, "no NCCL to compare with");
@@ -67,7 +66,7 @@ pub fn on_ranks<T: Send>(
     });
     // What made a rank give up says more than that others had to.
     let cause =
-        results.iter().position(|result| matches!(result, Err(error) if !matches!(error, MeasureError::GaveUp)));
+        results.iter().position(|result| matches!(result, Err(error) if !matches!(error, MeasureError::GaveUp(_))));
     let mut results = results;
     match cause {
         Some(rank) => results.swap_remove(rank).map(|_| Vec::new()),
@@ -95,7 +94,7 @@ impl Rank {
         plan: &MeasurePlan,
         gpu: Gpu,
         (rank, group): (usize, Arc<GpuGroup>),
-        nccl: Option<NcclRank>,
+        nccl: Option<Arc<NcclRank>>,
         cubins: &Cubins,
         together: Arc<Together>,
     ) -> Result<Self, MeasureError> {

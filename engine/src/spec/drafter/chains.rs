@@ -111,7 +111,7 @@ impl<B: Backend> Drafter<B> {
         rounds: usize,
     ) -> Result<(), PassError> {
         let key = backend.padded(PassKey { name: "draft", phase: Phase::Draft, rows, logit_rows: rows * rounds });
-        backend.pass(key, |backend| {
+        communicator.pass(backend, key, |backend, communicator| {
             (0..rounds).try_for_each(|round| self.draft_round(backend, communicator, round, key.rows))
         })
     }

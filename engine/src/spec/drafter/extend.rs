@@ -166,7 +166,8 @@ impl<B: Backend> Drafter<B> {
         rows: usize,
     ) -> Result<(), PassError> {
         let key = backend.padded(PassKey { name: "extend", phase: Phase::Draft, rows, logit_rows: 0 });
-        backend.pass(key, |backend| self.extend_rows(backend, communicator, features, key.rows))
+        communicator
+            .pass(backend, key, |backend, communicator| self.extend_rows(backend, communicator, features, key.rows))
     }
 
     fn extend_rows(

@@ -96,6 +96,8 @@ impl<B: Backend> Worker<B> {
             vocabulary,
             chooser,
         };
+        // Ranks load at their own pace; those that are done first must not wait for the others inside a pass.
+        worker.communicator.meet()?;
         worker.record(capacity).map_err(ModelError::Pass)?;
         Ok(worker)
     }
@@ -165,7 +167,7 @@ impl<B: Backend> Worker<B> {
     fn pass(&mut self, key: PassKey) -> Result<(), PassError> {
         let Self { backend, communicator, decoder, cache, step, vocabulary, .. } = self;
         let key = backend.padded(key);
-        backend.pass(key, |backend| {
+        communicator.pass(backend, key, |backend, communicator| {
             let PassKey { phase, rows, logit_rows, .. } = key;
             let mut pass = Pass { backend, communicator, cache, step: &*step, phase, rows };
             decoder.forward(&mut pass)?;

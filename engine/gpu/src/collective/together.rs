@@ -1,6 +1,9 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use super::MeasureError;
+/// A rank left the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("another rank gave up")]
+pub struct GaveUp;
 
 /// A barrier for the ranks' threads that a rank can break when it gives up.
 pub struct Together {
@@ -24,8 +27,11 @@ impl Together {
     }
 
     /// Returns when every rank has come. Errors: a rank gave up.
-    pub fn wait(&self) -> Result<(), MeasureError> {
+    pub fn wait(&self) -> Result<(), GaveUp> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.broken {
+            return Err(GaveUp);
+        }
         let generation = state.generation;
         state.waiting += 1;
         if state.waiting == self.ranks {
@@ -36,11 +42,11 @@ impl Together {
         while state.generation == generation && !state.broken {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        if state.generation == generation { Err(MeasureError::GaveUp) } else { Ok(()) }
+        if state.generation == generation { Err(GaveUp) } else { Ok(()) }
     }
 
     /// What rank 0 says, on every rank.
-    pub fn agree(&self, rank: usize, say: bool) -> Result<bool, MeasureError> {
+    pub fn agree(&self, rank: usize, say: bool) -> Result<bool, GaveUp> {
         if rank == 0 {
             self.state.lock().unwrap_or_else(PoisonError::into_inner).said = say;
         }

@@ -1,0 +1,91 @@
+//! Decode steps through the executor on one GPU and on several, by every way to sum, one run after the other in one process.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::load::read_config;
+use engine::model::ModelConfig;
+use engine::plan::PlanRequest;
+use engine::weights::{DummyWeights, TensorInfo, TensorView, WeightError, WeightSource, WeightType};
+use engine_cpu::map_file;
+
+use crate::greedy::{self, Run};
+use crate::{Failure, devices, gpu, ranks};
+
+/// Tokens of a prompt: with what is generated, about 512 positions.
+const PROMPT: usize = 440;
+const BATCHES: [usize; 2] = [1, 8];
+
+/// Times `config` on one GPU and on `ranks` of them.
+pub fn run(config: &Path, ranks: usize) -> Result<(), Failure> {
+    let config = Arc::new(read_config(config, map_file).map_err(|error| error.to_string())?);
+    let weights: Arc<dyn WeightSource> = Arc::new(Repeated::new(&config)?);
+    let prompts: Vec<Vec<u32>> =
+        (0..8_u32).map(|prompt| (0..PROMPT as u32).map(|place| place * 37 + prompt * 1009).collect()).collect();
+    time("one GPU", Run::new(&config, &weights, &prompts, false), gpu(&config)?)?;
+    for (way, allreduce, fusion) in ranks::WAYS {
+        let (factory, plan) = devices(&config, ranks, |request| PlanRequest { allreduce, fusion, ..request })?;
+        let run = Run { plan: Arc::new(plan.collectives()), ..Run::new(&config, &weights, &prompts, false) };
+        time(&format!("{ranks} GPUs, {way}"), run, factory)?;
+    }
+    Ok(())
+}
+
+fn time(name: &str, run: Run<'_>, factory: engine_gpu::CudaRanks) -> Result<(), Failure> {
+    let (begin, prompts) = (Instant::now(), run.prompts);
+    let mut executor = greedy::start(run, factory)?;
+    let ready = begin.elapsed();
+    for (index, batch) in BATCHES.into_iter().enumerate() {
+        let (_, mut steps) = greedy::drive(&mut executor, &prompts[..batch], false, 1000 * index as u64)?;
+        steps.sort();
+        let percent = |percent: usize| steps[(steps.len() - 1) * percent / 100];
+        let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+        println!(
+            "{name}, batch {batch}: {:.4} ms a step (10 % below {:.4}, 90 % below {:.4}), {:.1} tokens/s; ready in {:.1} s",
+            milliseconds(percent(50)),
+            milliseconds(percent(10)),
+            milliseconds(percent(90)),
+            batch as f64 / percent(50).as_secs_f64(),
+            ready.as_secs_f64()
+        );
+    }
+    Ok(())
+}
+
+/// Random weights that are made once: every matrix is the beginning of the largest one, so that loading takes no longer
+/// than copying.
+struct Repeated {
+    matrix: Vec<u8>,
+    vectors: DummyWeights,
+}
+
+impl Repeated {
+    fn new(config: &ModelConfig) -> Result<Self, Failure> {
+        let largest = [config.vocabulary.max(config.intermediate), config.hidden];
+        let vectors = DummyWeights::new(0, "bfloat16");
+        let tensor = vectors.tensor("repeated", &largest).map_err(|error| error.to_string())?;
+        Ok(Self { matrix: tensor.bytes.into_owned(), vectors })
+    }
+}
+
+impl WeightSource for Repeated {
+    fn names(&self) -> Vec<String> {
+        self.vectors.names()
+    }
+
+    fn info(&self, name: &str) -> Result<TensorInfo, WeightError> {
+        self.vectors.info(name)
+    }
+
+    fn tensor(&self, name: &str, shape: &[usize]) -> Result<TensorView<'_>, WeightError> {
+        let bytes = WeightType::Bf16.size(shape).and_then(|size| self.matrix.get(..size));
+        match bytes.filter(|_| shape.len() > 1) {
+            Some(bytes) => {
+                Ok(TensorView { kind: WeightType::Bf16, shape: shape.to_vec(), bytes: Cow::Borrowed(bytes) })
+            }
+            None => self.vectors.tensor(name, shape),
+        }
+    }
+}
