@@ -1,6 +1,7 @@
 """Writes a checkpoint of random bf16 weights for a Llama configuration: python3 random_checkpoint.py CONFIG FOLDER
 
-Needs torch and safetensors. Shards of about 4 GB, named as Hugging Face names them.
+Needs torch and safetensors. Shards of about 4 GB, named as Hugging Face names them; a tokenizer of as many words as the
+model has tokens, so that every token streams as text.
 """
 
 import json
@@ -37,12 +38,23 @@ def shapes(config):
         yield "lm_head.weight", (config["vocab_size"], hidden)
 
 
+def tokenizer(size):
+    """Token `n` is the word `wn`."""
+    words = {f"w{token}": token for token in range(size)}
+    model = {"type": "WordLevel", "vocab": words, "unk_token": "w0"}
+    decoder = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    other = dict.fromkeys(("truncation", "padding", "normalizer", "post_processor"))
+    parts = {"pre_tokenizer": {"type": "Whitespace"}, "decoder": decoder, "model": model}
+    return {"version": "1.0", "added_tokens": [], **parts, **other}
+
+
 def main():
     source, folder = Path(sys.argv[1]), Path(sys.argv[2])
     config = json.loads(source.read_text())
     device = "cuda" if torch.cuda.is_available() else "cpu"
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(source, folder / "config.json")
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer(config["vocab_size"])))
     shards, names, size = [{}], {}, 0
     for name, shape in shapes(config):
         tensor = torch.ones(shape) if len(shape) == 1 else torch.randn(shape, device=device) * 0.02

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use engine::backend::*;
-use engine::sampler::largest;
+use engine::sampler::{SamplerScratch, largest};
 
 use crate::cache::Cache;
 use crate::kernels::{Attention, CacheElement, Compute};
@@ -24,6 +24,7 @@ pub struct CpuBackend {
     moe: moe::Scratch,
     /// Chosen tokens.
     choices: Vec<u32>,
+    sampler: SamplerScratch,
     marks: [Instant; 4],
 }
 
@@ -36,6 +37,7 @@ impl CpuBackend {
             latent: latent::Scratch::default(),
             moe: moe::Scratch::default(),
             choices: Vec::new(),
+            sampler: SamplerScratch::new(),
             marks: [Instant::now(); 4],
         }
     }
@@ -120,6 +122,17 @@ impl Backend for CpuBackend {
             let column = largest(row);
             let token = column.map(|column| vocabulary.map_or(column, |tokens| tokens[column as usize]));
             *choice = token.unwrap_or(u32::MAX);
+        }
+        Ok(())
+    }
+
+    const MOST_CHANGES: usize = usize::MAX;
+
+    fn draw(&mut self, arguments: DrawRows<'_, Self>) -> Result<(), BackendError> {
+        let DrawRows { logits, width, draws, changes, place } = arguments;
+        let rows = logits.0.chunks_exact_mut(width).zip(draws);
+        for ((row, draw), choice) in rows.zip(&mut self.choices[place..]) {
+            *choice = draw.choose(row, changes, &mut self.sampler).unwrap_or(u32::MAX);
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::Backend;
 use crate::model::{Activation, MoeConfig};
+use crate::sampler::{Draw, LogitChange};
 
 /// A regular set of column blocks in rows of `row` columns: `count` blocks of `width` columns, `stride` apart, the
 /// first at `offset`. Nine query heads of 64 before three keys and values: `{row: 960, offset: 0, count: 9, stride: 64,
@@ -42,6 +43,18 @@ pub struct Choose<'a, B: Backend> {
     pub rows: usize,
     /// The token of each column; none where they are the same.
     pub vocabulary: Option<&'a B::Tokens>,
+    /// Where the first row's choice goes.
+    pub place: usize,
+}
+
+/// See [`Backend::draw`].
+pub struct DrawRows<'a, B: Backend> {
+    pub logits: &'a mut B::Buffer,
+    /// Columns of a row.
+    pub width: usize,
+    /// One for each row.
+    pub draws: &'a [Draw],
+    pub changes: &'a [LogitChange],
     /// Where the first row's choice goes.
     pub place: usize,
 }

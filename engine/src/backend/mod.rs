@@ -13,8 +13,8 @@ mod pass;
 mod step;
 
 pub use arguments::{
-    Activate, Add, AddNorm, Append, Attend, AttendLatent, AttentionHeads, Blocks, Choose, CopyColumns, Embed, Gather,
-    HeadGroups, Mix, MoveRows, Norm, NormBlocks, Product, Rotate, Route,
+    Activate, Add, AddNorm, Append, Attend, AttendLatent, AttentionHeads, Blocks, Choose, CopyColumns, DrawRows, Embed,
+    Gather, HeadGroups, Mix, MoveRows, Norm, NormBlocks, Product, Rotate, Route,
 };
 pub use error::BackendError;
 pub use load::{CacheLayout, CacheShape, ExpertParts, LatentUpParts, MatrixPart, RopeTable};
@@ -108,6 +108,11 @@ pub trait Backend: Sized + 'static {
     /// The largest logit of each of `rows` rows `[rows, width]`, the smallest id on a tie, for
     /// [`Backend::read_choices`] and for steps that say [`chosen`]. Part of a pass.
     fn choose(&mut self, arguments: Choose<'_, Self>) -> Result<(), BackendError>;
+    /// Most changes that [`Backend::draw`] takes at once.
+    const MOST_CHANGES: usize;
+    /// Chooses again as each row's [`crate::sampler::Draw`] says, after [`Backend::choose`] of the same rows. Logits may
+    /// be changed. Not part of a pass.
+    fn draw(&mut self, arguments: DrawRows<'_, Self>) -> Result<(), BackendError>;
     /// Waits for the device and copies choices, starting with place `from`, to the host. `u32::MAX` stands for a row
     /// without a finite logit.
     fn read_choices(&mut self, from: usize, to: &mut [u32]) -> Result<(), BackendError>;

@@ -124,6 +124,11 @@ impl<B: Backend> Decoder<B> {
         self.head.last()
     }
 
+    /// The same, for a choice that changes them on the way.
+    pub fn last_logits_mut(&mut self) -> &mut B::Buffer {
+        self.head.last_mut()
+    }
+
     /// Logits `[range.len(), vocabulary]` of some of the step's logit rows, after [`Self::forward`].
     pub fn logits(&mut self, pass: &mut Pass<'_, B>, range: Range<usize>) -> Result<&B::Buffer, PassError> {
         self.head.forward(pass, &self.scratch, range)

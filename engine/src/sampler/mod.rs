@@ -10,7 +10,9 @@
 //! Arithmetic is f32 up to the exponential and integer after it (`weight`), so no order of summation matters.
 //! Randomness is Philox4x32-10 keyed by the request's seed (`philox`).
 
+mod change;
 mod choose;
+mod draw;
 mod filter;
 mod logprobs;
 mod philox;
@@ -22,7 +24,9 @@ mod weight;
 #[cfg(test)]
 mod tests;
 
+pub use change::LogitChange;
 pub use choose::largest;
+pub use draw::Draw;
 pub use logprobs::token_logprobs;
 pub use philox::{Counter, philox4x32_10, random_bits};
 pub use scratch::SamplerScratch;

@@ -1,5 +1,6 @@
 //! Working memory of the sampler, reused from token to token so that sampling does not allocate.
 
+use super::change::LogitChange;
 use super::filter::Filter;
 
 /// Buffers for sampling one row at a time. One per thread that samples; holds no state between calls.
@@ -10,6 +11,8 @@ pub struct SamplerScratch {
     /// Sum of the weights of each block of the vocabulary.
     pub(super) blocks: Vec<u64>,
     pub(super) filter: Filter,
+    /// What is done to the row.
+    pub(super) changes: Vec<LogitChange>,
 }
 
 impl SamplerScratch {

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::choose::{self, Shape};
+use super::change::{LogitChange, merge};
+use super::draw::Draw;
 use super::logprobs::token_logprobs;
-use super::philox::{Counter, random_bits};
+use super::philox::Counter;
 use super::scratch::SamplerScratch;
 use crate::types::{Sampling, SamplingParams, TokenOutput};
 
@@ -90,56 +91,52 @@ impl SamplerState {
     /// Chooses the next token from its row of raw logits (f32, one per token of the vocabulary). The row is changed
     /// on the way and is as before on return. Does not append.
     pub fn sample(&self, logits: &mut [f32], scratch: &mut SamplerScratch) -> Result<TokenOutput, SampleError> {
-        self.adjust(logits, scratch);
-        let chosen = self.choose(logits, scratch);
-        scratch.restore(logits);
+        let mut changes = std::mem::take(&mut scratch.changes);
+        changes.clear();
+        let draw = self.draw(0, &mut changes);
+        let chosen = draw.choose(logits, &changes, scratch);
+        scratch.changes = changes;
         let id = chosen.ok_or(SampleError { position: self.position() })?;
         let logprobs = self.params.logprobs.and_then(|top| token_logprobs(logits, id, top));
         Ok(TokenOutput { id, logprobs })
     }
 
-    /// Bias, then repetition, frequency and presence penalty, then the mask of end tokens, which nothing can outweigh.
-    fn adjust(&self, logits: &mut [f32], scratch: &mut SamplerScratch) {
-        let params = &*self.params;
-        for &(token, bias) in &params.logit_bias {
-            scratch.set(logits, token, |logit| logit + bias);
-        }
-        for (&token, occurrence) in &self.occurrences {
-            scratch.set(logits, token, |logit| penalise(logit, *occurrence, params));
-        }
-        if self.position() < params.min_tokens {
-            for &token in self.end_tokens.iter() {
-                scratch.set(logits, token, |_| f32::NEG_INFINITY);
-            }
-        }
+    /// Whether the next `count` tokens can be drawn from their rows alone, by [`SamplerState::draw`]: nothing more is asked
+    /// of a row, and no row's penalties depend on the tokens of the rows before it.
+    pub fn draws(&self, count: u32) -> bool {
+        self.params.logprobs.is_none() && (count <= 1 || !self.has_penalty())
     }
 
-    fn choose(&self, logits: &[f32], scratch: &mut SamplerScratch) -> Option<u32> {
-        let params = &*self.params;
-        // A single candidate needs no draw, and `top_k` 1 is how many clients ask for greedy.
-        if params.temperature < GREEDY_TEMPERATURE || params.top_k == 1 {
-            return choose::largest(logits);
+    /// Most changes that [`SamplerState::draw`] appends.
+    pub fn most_changes(&self) -> usize {
+        let masked = if self.position() < self.params.min_tokens { self.end_tokens.len() } else { 0 };
+        self.params.logit_bias.len() + self.occurrences.len() + masked
+    }
+
+    /// How the token is chosen that comes `ahead` tokens after the next one. Appends what is done to its row before:
+    /// bias, then repetition, frequency and presence penalty, then the mask of end tokens, which nothing can outweigh.
+    pub fn draw(&self, ahead: u32, changes: &mut Vec<LogitChange>) -> Draw {
+        let (params, first, position) = (&self.params, changes.len(), self.position() + ahead);
+        changes.extend(params.logit_bias.iter().map(|&(token, bias)| LogitChange {
+            token,
+            bias,
+            ..Default::default()
+        }));
+        changes.extend(self.occurrences.iter().map(|(&token, occurrence)| {
+            let occurred = occurrence.prompt || occurrence.output > 0;
+            LogitChange { token, outputs: occurrence.output, occurred, ..Default::default() }
+        }));
+        if position < params.min_tokens {
+            let masked = |&token| LogitChange { token, masked: true, ..Default::default() };
+            changes.extend(self.end_tokens.iter().map(masked));
         }
-        let shape =
-            Shape { temperature: params.temperature, top_k: params.top_k, top_p: params.top_p, min_p: params.min_p };
-        let counter = Counter { position: self.position(), choice: self.choice, node: 0, draw: 0 };
-        choose::draw(logits, shape, random_bits(params.seed, counter), scratch)
+        merge(changes, first);
+        let counter = Counter { position, choice: self.choice, node: 0, draw: 0 };
+        Draw { params: Arc::clone(params), counter, changes: first..changes.len() }
     }
 
     fn has_penalty(&self) -> bool {
         let params = &*self.params;
         params.repetition_penalty != 1.0 || params.presence_penalty != 0.0 || params.frequency_penalty != 0.0
     }
-}
-
-fn penalise(logit: f32, occurrence: Occurrence, params: &SamplingParams) -> f32 {
-    let mut logit = logit;
-    if occurrence.prompt || occurrence.output > 0 {
-        logit = if logit > 0.0 { logit / params.repetition_penalty } else { logit * params.repetition_penalty };
-    }
-    if occurrence.output > 0 {
-        logit -= params.frequency_penalty * occurrence.output as f32;
-        logit -= params.presence_penalty;
-    }
-    logit
 }

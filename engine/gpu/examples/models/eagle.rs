@@ -26,11 +26,10 @@ const TOKENS: u32 = 48;
 const VOCABULARY: u32 = 512;
 /// Largest difference of the tokens that a verify pass gives, GPU beside CPU: a head that is slightly wrong loses more.
 const ACCEPTANCE: f64 = 0.15;
-/// Of the sampled outputs so many must be the plain ones for all tokens: a draw parts where the random point falls
-/// between two sums of weights that rounding has moved. Passes over one and over several rows of the same device round
-/// nearly alike; the CPU does not round to bf16 at all.
-const SAME_AS_PLAIN: f64 = 0.9;
-const SAME_AS_CPU: f64 = 0.5;
+/// Of the sampled outputs so many must be the plain ones for all tokens. A draw parts where the random point falls between
+/// two sums of weights that rounding has moved: with logits that differ by 0.01 about one in 200 does, so about one
+/// output in four. One wrong counter or parameter leaves none equal.
+const SAME: f64 = 0.5;
 
 /// Tokens of one output, each with the lead of the best log-probability where it was asked for.
 type Output = Vec<(u32, f32)>;
@@ -62,8 +61,8 @@ pub fn compare(folder: &Path) -> Result<(), Failure> {
         let actual = answer(gpu(&config)?, &config, &weights, speculation, &requests)?;
         println!("{name}: {:.2} s with loading", start.elapsed().as_secs_f64());
         greedy(name, &requests, &plain[0], &actual)?;
-        sampled(&format!("{name}, beside plain decoding"), &requests, &plain[1], &actual, SAME_AS_PLAIN)?;
-        sampled(&format!("{name}, beside the CPU"), &requests, &plain[0], &actual, SAME_AS_CPU)?;
+        sampled(&format!("{name}, beside plain decoding"), &requests, &plain[1], &actual)?;
+        sampled(&format!("{name}, beside the CPU"), &requests, &plain[0], &actual)?;
         let length =
             |answers: &Answers| 1.0 + answers.stats.accepted_tokens as f64 / answers.stats.drafts.max(1) as f64;
         let (here, there) = (length(&actual), length(&expected));
@@ -121,7 +120,6 @@ fn sampled(
     requests: &[(Vec<u32>, SamplingParams)],
     plain: &Answers,
     actual: &Answers,
-    least: f64,
 ) -> Result<(), Failure> {
     let ids = |output: &Output| output.iter().map(|token| token.0).collect::<Vec<_>>();
     let outputs = plain.outputs.iter().zip(&actual.outputs).zip(requests);
@@ -129,7 +127,7 @@ fn sampled(
     let same: Vec<bool> = outputs.map(|((plain, actual), _)| ids(plain) == ids(actual)).collect();
     let (count, all) = (same.iter().filter(|same| **same).count(), same.len());
     println!("{name}: sampled: {count} of {all} equal");
-    if (count as f64) < least * all as f64 { Err(format!("{name}: {count} of {all} sampled outputs")) } else { Ok(()) }
+    if (count as f64) < SAME * all as f64 { Err(format!("{name}: {count} of {all} sampled outputs")) } else { Ok(()) }
 }
 
 fn cpu() -> CpuRanks {

@@ -56,6 +56,8 @@ struct SampleArguments {
     const float* logits;
     const SampleRow* rows;
     u32* tokens;
+    // The same in memory of the host, or null.
+    u32* host;
     u32 vocabulary;
 };
 
@@ -403,5 +405,8 @@ extern "C" __global__ void __launch_bounds__(SAMPLE_THREADS) sample(SampleArgume
     }
     if (threadIdx.x == 0) {
         a.tokens[blockIdx.x] = token;
+        if (a.host != nullptr) {
+            a.host[blockIdx.x] = token;
+        }
     }
 }

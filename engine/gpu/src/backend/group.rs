@@ -10,9 +10,10 @@ use crate::device::Gpu;
 use crate::kernels::{self, Launcher};
 
 impl CudaBackend {
-    /// From now on this rank waits for others, and hears when they are gone.
-    pub(crate) fn join(&mut self, group: Arc<SharedGroup>) {
+    /// From now on this rank waits for others, and hears when they are gone. What it launches for them needs kernels.
+    pub(crate) fn join(&mut self, group: Arc<SharedGroup>) -> Result<(), BackendError> {
         self.group = Some(group);
+        self.kernels.ready()
     }
 
     pub(crate) fn gpu(&self) -> &Gpu {

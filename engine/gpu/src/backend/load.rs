@@ -35,6 +35,7 @@ impl CudaBackend {
     }
 
     fn load_run(&mut self, pieces: &[Piece<'_>], columns: usize, first: usize) -> Result<Run, BackendError> {
+        self.kernels.ready_if_compiled()?;
         let bytes = pieces.iter().map(|piece| piece.bytes.len()).sum();
         let memory = Allocation::new(&self.gpu.account, bytes, Purpose::Weights, "load_linear")?;
         let mut to = memory.pointer();

@@ -2,6 +2,7 @@
 //! [`Backend::read`] and [`Backend::read_choices`]; nothing allocates after the first step's buffers are there.
 
 mod cut;
+mod draws;
 mod group;
 mod launch;
 mod load;
@@ -19,9 +20,11 @@ use engine::types::Phase;
 
 use crate::collective::SharedGroup;
 use crate::device::{Allocation, Gpu, MemoryReport, Pinned, Products, Purpose, Recordings, Uploader};
-use crate::kernels::{KernelSet, Launcher, PREFERRED_PRODUCT_ROWS};
+use crate::kernels::{Launcher, PREFERRED_PRODUCT_ROWS};
 use crate::step::SPLIT_ROWS;
+use draws::DrawRoom;
 use pending::{NormCall, Pending, RotateCall, adjacent};
+use ready::Kernels;
 use rooms::{AttentionRoom, Choices, Marks};
 
 pub use ready::KernelStore;
@@ -41,11 +44,12 @@ pub struct CudaBackend {
     // Fields are dropped in order: recordings and handles before the memory that they use.
     recordings: Recordings,
     products: Products,
-    kernels: KernelSet,
+    kernels: Kernels,
     launcher: Launcher,
     uploader: Uploader,
     readback: Pinned,
     choices: Option<Choices>,
+    draws: Option<DrawRoom>,
     marks: Marks,
     /// bf16 room for one matrix in blocks, for cuBLASLt.
     widened: Option<Allocation>,
@@ -62,8 +66,8 @@ pub struct CudaBackend {
 }
 
 impl CudaBackend {
-    /// Opens a device and makes its kernels ready, attention's for these head dimensions. Errors: a missing library, a
-    /// driver that is too old, no such device, kernels that do not compile.
+    /// Opens a device and begins to make its kernels ready, attention's for these head dimensions. Errors: a missing
+    /// library, a driver that is too old, no such device; kernels that do not compile are an error of what follows.
     /// `note` is told what the memory is used for whenever that changes before the first step.
     pub fn open(
         ordinal: usize,
@@ -73,7 +77,7 @@ impl CudaBackend {
         note: Box<dyn Fn(MemoryReport)>,
     ) -> Result<Self, BackendError> {
         let gpu = Gpu::open(ordinal)?;
-        let kernels = ready::kernels(&gpu, target, head_dimensions, store)?;
+        let kernels = Kernels::begin(&gpu, target, head_dimensions, store)?;
         let dependent = target.features.get("pdl").copied().unwrap_or(false);
         let launcher = Launcher::new(gpu.stream.clone(), dependent, gpu.multiprocessors);
         Ok(Self {
@@ -84,6 +88,7 @@ impl CudaBackend {
             uploader: Uploader::new(&gpu.stream)?,
             readback: Pinned::new(&gpu.context, READBACK)?,
             choices: None,
+            draws: None,
             marks: Marks::new(&gpu)?,
             widened: None,
             widest: 0,
@@ -182,6 +187,7 @@ impl Backend for CudaBackend {
 
     fn allocate_choices(&mut self, places: usize) -> Result<(), BackendError> {
         self.choices = Some(Choices::new(&self.gpu, places)?);
+        self.draws = Some(DrawRoom::new(&self.gpu, places)?);
         Ok(())
     }
 
@@ -271,6 +277,13 @@ impl Backend for CudaBackend {
     fn choose(&mut self, arguments: Choose<'_, Self>) -> Result<(), BackendError> {
         self.flush()?;
         self.launch_argmax(&arguments)
+    }
+
+    const MOST_CHANGES: usize = draws::MOST_CHANGES;
+
+    fn draw(&mut self, arguments: DrawRows<'_, Self>) -> Result<(), BackendError> {
+        self.flush()?;
+        self.launch_draw(arguments)
     }
 
     fn read_choices(&mut self, from: usize, to: &mut [u32]) -> Result<(), BackendError> {

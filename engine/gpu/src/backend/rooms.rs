@@ -80,6 +80,7 @@ impl CudaBackend {
         limits: &StepLimits,
         heads: Option<AttentionHeads>,
     ) -> Result<Step, BackendError> {
+        self.kernels.ready()?;
         if self.widest > 0 && self.widened.is_none() {
             let bytes = self.widest * size_of::<half::bf16>();
             self.widened = Some(Allocation::new(&self.gpu.account, bytes, Purpose::Workspace, "converted weights")?);

@@ -52,7 +52,7 @@ impl CudaRank {
         backend.gpu().account.charge(Purpose::Workspace, group.window_bytes());
         let member = GpuMember { group, rank, launcher: backend.launcher().clone(), kernels, nccl };
         let mut own = Self { member, shared: Arc::clone(shared), staging: staging.transpose()? };
-        backend.join(Arc::clone(shared));
+        backend.join(Arc::clone(shared))?;
         let tested = self_test(&mut own, backend).map_err(|failure| {
             let message = format!("rank {rank}: the self-test failed: {}", failure.message);
             shared.note_failure(failure);

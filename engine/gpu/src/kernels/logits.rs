@@ -1,6 +1,7 @@
 //! Bias, penalties and masks.
 
 use bytemuck::{Pod, Zeroable};
+use engine::sampler::LogitChange;
 
 use super::launch::Shape;
 use super::module::Module;
@@ -29,6 +30,14 @@ pub struct LogitsChange {
     pub outputs: u32,
     /// [`LogitsChange::OCCURRED`] and [`LogitsChange::MASKED`].
     pub flags: u32,
+}
+
+impl From<&LogitChange> for LogitsChange {
+    fn from(change: &LogitChange) -> Self {
+        let LogitChange { token, bias, outputs, occurred, masked } = *change;
+        let flag = |set: bool, flag: u32| if set { flag } else { 0 };
+        Self { token, bias, outputs, flags: flag(occurred, Self::OCCURRED) | flag(masked, Self::MASKED) }
+    }
 }
 
 impl LogitsChange {

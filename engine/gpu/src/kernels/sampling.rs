@@ -1,7 +1,7 @@
 //! Choosing tokens on the device: what [`engine::sampler`] chooses, bit for bit.
 
 use bytemuck::{Pod, Zeroable};
-use engine::sampler::{Counter, GREEDY_TEMPERATURE};
+use engine::sampler::{Counter, Draw, GREEDY_TEMPERATURE};
 use engine::types::SamplingParams;
 
 use super::launch::Shape;
@@ -75,6 +75,12 @@ pub struct SampleRow {
 }
 
 impl SampleRow {
+    /// As a draw of the engine says.
+    pub fn of(draw: &Draw) -> Self {
+        let Draw { params, counter, changes } = draw;
+        Self::new(params, *counter, changes.start as u32, changes.len() as u32)
+    }
+
     /// For a token of a request with these parameters.
     pub fn new(params: &SamplingParams, counter: Counter, first_change: u32, changes: u32) -> Self {
         let greedy = params.temperature < GREEDY_TEMPERATURE || params.top_k == 1;
@@ -104,6 +110,8 @@ pub struct Sample {
     pub rows: u64,
     /// `[count]` u32; [`crate::step::NONE`] where the largest logit is not finite.
     pub tokens: u64,
+    /// The same in page-locked memory of the host; 0 for none.
+    pub host: u64,
     pub vocabulary: u32,
     pub count: u32,
 }

@@ -6,6 +6,7 @@ use cudarc::driver::{CudaContext, sys};
 
 use super::KernelError;
 use super::activation::ActivationKernels;
+use super::allreduce::AllReduceKernels;
 use super::attention::AttentionKernels;
 use super::copy::CopyKernels;
 use super::embedding::EmbeddingKernels;
@@ -33,14 +34,20 @@ pub struct KernelSet {
 }
 
 impl KernelSet {
-    /// Loads the units of [`crate::compile::units`] for these head dimensions. `cubin` gives a unit's compiled form,
+    /// The units that [`KernelSet::load`] asks for: all but those of collectives.
+    pub fn units(head_dimensions: &[u32]) -> Vec<Unit> {
+        let others = AllReduceKernels::units();
+        units(head_dimensions).into_iter().filter(|unit| !others.contains(unit)).collect()
+    }
+
+    /// Loads the units of [`KernelSet::units`] for these head dimensions. `cubin` gives a unit's compiled form,
     /// from the compiler, the cache or a pack.
     pub fn load<E: From<KernelError>>(
         context: &Arc<CudaContext>,
         head_dimensions: &[u32],
         mut cubin: impl FnMut(&Unit) -> Result<Vec<u8>, E>,
     ) -> Result<Self, E> {
-        let units = units(head_dimensions);
+        let units = Self::units(head_dimensions);
         let mut module = |name: &str| -> Result<Module, E> {
             let unit = units.iter().find(|unit| unit.name() == name).expect("every unit that is loaded is listed");
             Ok(Module::load(context, unit.name(), &cubin(unit)?)?)

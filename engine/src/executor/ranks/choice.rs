@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::input::LogitRow;
-use crate::sampler::{SampleError, SamplerScratch, SamplerState, token_logprobs};
+use crate::sampler::{Draw, LogitChange, SampleError, SamplerScratch, SamplerState, token_logprobs};
 use crate::spec::{DraftTree, Walk};
 use crate::types::{Batch, BatchEntry, EntryOutput, LogitsRows, TokenLogprobs, TokenOutput};
 
@@ -56,6 +56,26 @@ impl Choices {
             let slot = self.slots.get(entry.slot.0 as usize).and_then(Option::as_ref);
             entry.logits == LogitsRows::Last && slot.is_some_and(|slot| slot.sampler.takes_largest())
         })
+    }
+
+    /// Whether the device may draw every token of this batch, with at most `most_changes` changes of logits.
+    pub fn draws(&self, batch: &Batch, most_changes: usize) -> bool {
+        let mut changes = 0;
+        batch.entries.iter().filter(|entry| entry.logits != LogitsRows::None).all(|entry| {
+            let slot = self.slots.get(entry.slot.0 as usize).and_then(Option::as_ref);
+            let rows = entry.verify_tokens.max(1);
+            changes += slot.map_or(0, |slot| slot.sampler.most_changes()) * rows as usize;
+            entry.logits == LogitsRows::Last
+                && slot.is_some_and(|slot| slot.sampler.draws(rows))
+                && changes <= most_changes
+        })
+    }
+
+    /// How the token is drawn that comes `ahead` tokens after the next one; appends changes of its logits. None for an
+    /// entry whose sequence never began.
+    pub fn draw(&self, entry: &BatchEntry, ahead: u32, changes: &mut Vec<LogitChange>) -> Option<Draw> {
+        let slot = self.slots.get(entry.slot.0 as usize)?.as_ref()?;
+        Some(slot.sampler.draw(ahead, changes))
     }
 
     /// Takes the token that the device chose from a row of logits. Errors: the row had no finite logit.

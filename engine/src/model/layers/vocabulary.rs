@@ -79,6 +79,10 @@ impl<B: Backend> Head<B> {
         self.logits.as_ref().unwrap_or(&self.part)
     }
 
+    pub fn last_mut(&mut self) -> &mut B::Buffer {
+        self.logits.as_mut().unwrap_or(&mut self.part)
+    }
+
     pub fn capacity(&self) -> usize {
         self.capacity
     }

@@ -107,6 +107,7 @@ fn tokens(rig: &mut Rig, peak: Peak) -> Result<(), Failure> {
             logits: logits.address,
             rows: rows.address,
             tokens: tokens.address,
+            host: 0,
             vocabulary: VOCABULARY as u32,
             count: 1,
         };

@@ -136,10 +136,12 @@ fn sample(
         })
         .collect();
     let (memory, device_rows, tokens) = (rig.upload(logits)?, rig.upload(&how)?, rig.poisoned(rows.len() * 4)?);
+    let host = rig.poisoned(rows.len() * 4)?;
     let arguments = Sample {
         logits: memory.address,
         rows: device_rows.address,
         tokens: tokens.address,
+        host: host.address,
         vocabulary: vocabulary as u32,
         count: rows.len() as u32,
     };
@@ -151,5 +153,6 @@ fn sample(
         .map(|((params, position), row)| expected(params, *position, row))
         .collect();
     report.equal("sample", case, &tokens.read::<u32>()?, &expected);
+    report.equal("sample", case, &host.read::<u32>()?, &expected);
     Ok(())
 }

@@ -4,7 +4,7 @@
 //! Lossless as every step: the device chooses at each node what plain decoding would choose there, and the host takes the
 //! way through these choices. What the head computed beyond the accepted rows is overwritten by the next step.
 
-use super::{Worker, WorkerError};
+use super::{ChoicePlace, Worker, WorkerError};
 use crate::backend::{Backend, PassKey, StepInput};
 use crate::collective::PassError;
 use crate::executor::Capacity;
@@ -28,7 +28,7 @@ impl<B: Backend> Worker<B> {
                 drafter.record_chains(backend, communicator, rows)
             })?;
         }
-        if self.drafter.is_none() {
+        if self.drafter.is_none() || self.communicator.world_size() > 1 {
             return Ok(());
         }
         for rows in self.backend.recorded_rows(Phase::Verify, most) {
@@ -51,6 +51,10 @@ impl<B: Backend> Worker<B> {
         ) -> Result<(), PassError>,
     ) -> Result<(), PassError> {
         let (Some(drafter), Some(features)) = (&mut self.drafter, self.decoder.taps()) else { return Ok(()) };
+        // Several ranks meet between the passes, on the host.
+        if self.communicator.world_size() > 1 {
+            return Ok(());
+        }
         record(drafter, &mut self.backend, &mut self.communicator, features)
     }
 
@@ -63,7 +67,7 @@ impl<B: Backend> Worker<B> {
             && batch.entries.iter().all(|entry| entry.phase != Phase::Prefill && entry.logits == LogitsRows::Last)
             && batch.rows() <= self.decoder.logit_capacity()
             && drafter.drafts_alone(batch.entries.len())
-            && chooser.takes_largest(batch)
+            && chooser.place(batch, B::MOST_CHANGES) != ChoicePlace::Host
     }
 
     /// The step. The inner error is a token that could not be chosen: the step is lost.
@@ -81,6 +85,8 @@ impl<B: Backend> Worker<B> {
         backend.upload(&mut self.step, &self.input)?;
         let (phase, rows, logit_rows) = (input::phase(batch), self.input.rows(), self.wanted.len());
         self.pass(PassKey { name: "target", phase, rows, logit_rows })?;
+        let place = self.chooser.as_ref().map_or(ChoicePlace::Host, |chooser| chooser.place(batch, B::MOST_CHANGES));
+        self.draw(place, batch, &trees)?;
         self.backend.mark(verified)?;
         let entries = self.entry_rows();
         let (Some(drafter), Some(features)) = (&mut self.drafter, self.decoder.taps()) else { return Ok(Ok(())) };

@@ -5,8 +5,21 @@ use crate::backend::chosen_index;
 use crate::executor::ranks::choice::{Choices, Verified};
 use crate::executor::ranks::config::RanksConfig;
 use crate::executor::ranks::input::LogitRow;
+use crate::sampler::{Draw, LogitChange};
 use crate::spec::{Decision, DraftTree, Outcome, Walk};
 use crate::types::{Batch, EntryOutput, StepOutput};
+
+/// Who chooses the tokens of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ChoicePlace {
+    /// The pass itself: its largest logits are all that is wanted.
+    Pass,
+    /// The device, after the pass, as each request says.
+    Device,
+    /// The host, which reads the logits: log-probabilities are wanted, penalties along a drafted path, or more changes
+    /// of logits than the device takes.
+    Host,
+}
 
 pub(super) struct Chooser {
     choices: Choices,
@@ -17,13 +30,24 @@ pub(super) struct Chooser {
     /// The device's choices by place: one per logit row, then the drafted tokens.
     ids: Vec<u32>,
     vocabulary: usize,
+    /// How the device draws; reused between steps.
+    draws: Vec<Draw>,
+    changes: Vec<LogitChange>,
 }
 
 impl Chooser {
     pub fn new(config: &RanksConfig) -> Self {
         let vocabulary = config.model.vocabulary;
         let (logits, ids) = (vec![0.0; config.logit_rows * vocabulary], vec![0; config.choices()]);
-        Self { choices: Choices::new(config.capacity.slots as usize), walks: Vec::new(), logits, ids, vocabulary }
+        Self {
+            choices: Choices::new(config.capacity.slots as usize),
+            walks: Vec::new(),
+            logits,
+            ids,
+            vocabulary,
+            draws: Vec::new(),
+            changes: Vec::new(),
+        }
     }
 
     pub fn begin(&mut self, batch: &Batch) -> Result<StepOutput, String> {
@@ -33,9 +57,33 @@ impl Chooser {
         Ok(StepOutput { entries: vec![Default::default(); batch.entries.len()], ..StepOutput::default() })
     }
 
-    /// Whether the device may choose every token of this batch.
-    pub fn takes_largest(&self, batch: &Batch) -> bool {
-        self.choices.takes_largest(batch)
+    /// Where the tokens of this batch are chosen. `most_changes` is the device's.
+    pub fn place(&self, batch: &Batch, most_changes: usize) -> ChoicePlace {
+        if self.choices.takes_largest(batch) {
+            ChoicePlace::Pass
+        } else if self.choices.draws(batch, most_changes) {
+            ChoicePlace::Device
+        } else {
+            ChoicePlace::Host
+        }
+    }
+
+    /// How the tokens of the wanted rows are drawn, and the changes of logits that this names.
+    pub fn draws(
+        &mut self,
+        batch: &Batch,
+        trees: &[Option<DraftTree>],
+        wanted: &[LogitRow],
+    ) -> (&[Draw], &[LogitChange]) {
+        let Self { choices, draws, changes, .. } = self;
+        draws.clear();
+        changes.clear();
+        for LogitRow { entry, row } in wanted {
+            let tree = trees.get(*entry).and_then(Option::as_ref);
+            let ahead = tree.map_or(0, |tree| tree.depths[*row]);
+            draws.extend(choices.draw(&batch.entries[*entry], ahead, changes));
+        }
+        (draws, changes)
     }
 
     /// Where the device's choices of the first places go.

@@ -6,11 +6,11 @@ mod chooser;
 use std::sync::Arc;
 use std::time::Instant;
 
-use chooser::Chooser;
+use chooser::{ChoicePlace, Chooser};
 
 use super::config::{LoadProgress, RankFactory, RanksConfig, Speculation};
 use super::input::{self, LogitRow};
-use crate::backend::{Backend, CacheShape, Choose, MoveRows, PassKey, StepInput};
+use crate::backend::{Backend, CacheShape, Choose, DrawRows, MoveRows, PassKey, StepInput};
 use crate::collective::{Communicator, PassError};
 use crate::model::{self, Decoder, ModelError, Pass, Share};
 use crate::spec::{Agreement, Decision, DraftStep, DraftTree, Drafter};
@@ -150,9 +150,13 @@ impl<B: Backend> Worker<B> {
         let phase = input::phase(batch);
         let first = self.wanted.len().min(self.decoder.logit_capacity());
         self.pass(PassKey { name: "target", phase, rows: self.input.rows(), logit_rows: first })?;
+        let place = self.chooser.as_ref().map_or(ChoicePlace::Host, |chooser| chooser.place(batch, B::MOST_CHANGES));
+        if first == self.wanted.len() && place != ChoicePlace::Host && matches!(chosen, Some(Ok(_))) {
+            self.draw(place, batch, trees)?;
+        }
         if let (Some(chooser), Some(Ok(output))) = (&mut self.chooser, &mut *chosen)
             && first == self.wanted.len()
-            && chooser.takes_largest(batch)
+            && place != ChoicePlace::Host
         {
             self.backend.read_choices(0, chooser.ids(first))?;
             if let Err(message) = chooser.take(batch, trees, &self.wanted, output) {
@@ -178,6 +182,14 @@ impl<B: Backend> Worker<B> {
             }
             Ok(())
         })
+    }
+
+    /// Has the device draw where the largest logits are not what is wanted.
+    fn draw(&mut self, place: ChoicePlace, batch: &Batch, trees: &[Option<DraftTree>]) -> Result<(), PassError> {
+        let Some(chooser) = self.chooser.as_mut().filter(|_| place == ChoicePlace::Device) else { return Ok(()) };
+        let (draws, changes) = chooser.draws(batch, trees, &self.wanted);
+        let (logits, width) = (self.decoder.last_logits_mut(), self.vocabulary);
+        Ok(self.backend.draw(DrawRows { logits, width, draws, changes, place: 0 })?)
     }
 
     /// Reads the logits that the pass computed, then those of further rows, and chooses on rank 0.
