@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one go: tests/gpu/run.sh PROGRAMS OUT [PART...]
 # PROGRAMS: a folder with archway and the example programs `kernels`, `models` and `faults` of engine-gpu.
-# OUT: where logs go. Parts: doctor kernels models faults demo speed batches memcheck racecheck (default: doctor kernels models faults).
+# OUT: where logs go. Parts: doctor kernels models faults demo speed batches verify eagle serve memcheck racecheck (default: doctor
+# kernels models faults). The parts eagle and serve write random weights to SCRATCH (/tmp), 1 and 16 GB.
 set -u
 programs=${1:?folder of the programs}
 out=${2:?folder for logs}
@@ -52,6 +53,23 @@ for chosen in $parts; do
     batches)
         latency batch-8b llama-3.1-8b.json --input-len 512 --output-len 64 --warmup 1 --runs 2 --batch-size 8
         latency batch-32b llama-3.1-8b.json --input-len 512 --output-len 64 --warmup 1 --runs 2 --batch-size 32
+        ;;
+    verify) part verify "$programs/models" time "$root/models/shapes/llama-3.1-8b.json" 1 512 1 2 4 8 16 ;;
+    eagle)
+        head=${SCRATCH:-/tmp}/archway-head-8b
+        part eagle-head python3 "$root/tests/gpu/random_head.py" "$root/models/shapes/llama-3.1-8b.json" "$head"
+        echo '[[1,22,333,4444,55,666,7777,88,99,1010,11,12,13,14,15,16]]' >"$out/prompts.json"
+        part eagle "$programs/archway" bench eagle3 --device cuda --load-format dummy --model "$root/models/shapes/llama-3.1-8b.json" \
+            --speculative-draft-model-path "$head" --speculative-num-steps 3 --speculative-adaptive=false --prompts "$out/prompts.json" \
+            --max-tokens 256 --warmup 1 --runs 3 --simulate-accept-length 3.0 --max-model-len 2048 --max-num-seqs 8 --max-total-tokens 16384
+        ;;
+    # The first start compiles kernels, the second finds them.
+    serve)
+        model=${SCRATCH:-/tmp}/archway-model-8b
+        part checkpoint python3 "$root/tests/gpu/random_checkpoint.py" "$root/models/shapes/llama-3.1-8b.json" "$model"
+        for start in cold warm; do
+            LINES_SHOWN=45 part "serve-$start" "$root/tests/gpu/serve.sh" "$programs" "$model" --max-model-len 2048 --max-num-seqs 64
+        done
         ;;
     *) echo "no part $chosen" >&2 && exit 2 ;;
     esac
