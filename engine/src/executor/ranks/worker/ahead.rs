@@ -9,7 +9,7 @@ use crate::backend::{Backend, PassKey, StepInput};
 use crate::collective::PassError;
 use crate::executor::Capacity;
 use crate::executor::ranks::input;
-use crate::spec::EntryRows;
+use crate::spec::{Drafter, EntryRows};
 use crate::types::{Batch, LogitsRows, Phase, StepOutput, StepTiming};
 
 /// Marks in the device's work: begin of the step, drafted, verified, followed.
@@ -44,7 +44,7 @@ impl<B: Backend> Worker<B> {
     fn record_drafter(
         &mut self,
         record: impl FnOnce(
-            &mut crate::spec::Drafter<B>,
+            &mut Drafter<B>,
             &mut B,
             &mut crate::collective::Communicator<B>,
             &B::Buffer,
@@ -58,15 +58,19 @@ impl<B: Backend> Worker<B> {
         record(drafter, &mut self.backend, &mut self.communicator, features)
     }
 
-    /// Whether every token of the step can be chosen where the logits are, and drafts are chains. On several ranks rank 0
-    /// chooses for all.
+    /// Whether drafts are chains that the device drafts on its own. On several ranks rank 0 chooses for all.
+    pub(super) fn drafts_alone(&self, batch: &Batch) -> bool {
+        let alone = |drafter: &Drafter<B>| drafter.drafts_alone(batch.entries.len());
+        self.communicator.world_size() == 1 && self.drafter.as_ref().is_some_and(alone)
+    }
+
+    /// Whether, besides, every token of the step can be chosen where the logits are.
     pub(super) fn runs_ahead(&self, batch: &Batch) -> bool {
-        let (Some(drafter), Some(chooser)) = (&self.drafter, &self.chooser) else { return false };
-        self.communicator.world_size() == 1
+        let Some(chooser) = &self.chooser else { return false };
+        self.drafts_alone(batch)
             && !batch.entries.is_empty()
             && batch.entries.iter().all(|entry| entry.phase != Phase::Prefill && entry.logits == LogitsRows::Last)
             && batch.rows() <= self.decoder.logit_capacity()
-            && drafter.drafts_alone(batch.entries.len())
             && chooser.place(batch, B::MOST_CHANGES) != ChoicePlace::Host
     }
 
@@ -92,9 +96,8 @@ impl<B: Backend> Worker<B> {
         let (Some(drafter), Some(features)) = (&mut self.drafter, self.decoder.taps()) else { return Ok(Ok(())) };
         drafter.extend_ahead(&mut self.backend, &mut self.communicator, batch, features, &entries)?;
         self.backend.mark(followed)?;
-        let Some(chooser) = &mut self.chooser else { return Ok(Ok(())) };
-        self.backend.read_choices(0, chooser.ids(drafter.choices()))?;
-        chooser.resolve(&mut trees);
+        self.read_choices(logit_rows, &mut trees)?;
+        let (Some(drafter), Some(chooser)) = (&mut self.drafter, &mut self.chooser) else { return Ok(Ok(())) };
         if let Err(message) = chooser.take(batch, &trees, &self.wanted, output) {
             return Ok(Err(message));
         }

@@ -10,7 +10,7 @@ use chooser::{ChoicePlace, Chooser};
 
 use super::config::{LoadProgress, RankFactory, RanksConfig, Speculation};
 use super::input::{self, LogitRow};
-use crate::backend::{Backend, CacheShape, Choose, DrawRows, MoveRows, PassKey, StepInput};
+use crate::backend::{Backend, CacheShape, Choose, DrawRows, MoveRows, PassKey, StepInput, chosen_index};
 use crate::collective::{Communicator, PassError};
 use crate::model::{self, Decoder, ModelError, Pass, Share};
 use crate::spec::{Agreement, Decision, DraftStep, DraftTree, Drafter};
@@ -118,13 +118,13 @@ impl<B: Backend> Worker<B> {
             };
         }
         let started = Instant::now();
-        let trees = self.draft(batch, agreement)?;
+        let mut trees = self.draft(batch, agreement)?;
         let drafted = Instant::now();
         if batch.entries.is_empty() {
             return chosen.transpose().map_err(WorkerError::Step);
         }
         input::fill(batch, &trees, &mut self.input, &mut self.wanted);
-        self.forward(batch, &trees, &mut chosen)?;
+        self.forward(batch, &mut trees, &mut chosen)?;
         let computed = Instant::now();
         if self.drafter.is_some() {
             self.follow(batch, &chosen, agreement)?;
@@ -137,28 +137,36 @@ impl<B: Backend> Worker<B> {
         chosen.transpose().map_err(WorkerError::Step)
     }
 
-    /// The trees of verify entries; nothing without a draft model.
+    /// The trees of verify entries; nothing without a draft model. Chains that the device drafts on its own name their
+    /// tokens by place until the target's pass is done.
     fn draft(&mut self, batch: &Batch, agreement: &mut Agreement) -> Result<Vec<Option<DraftTree>>, WorkerError> {
+        let alone = self.drafts_alone(batch);
         let Some(drafter) = &mut self.drafter else { return Ok(Vec::new()) };
         let (backend, communicator) = (&mut self.backend, &mut self.communicator);
+        if alone {
+            return Ok(drafter.draft_chains(backend, communicator, batch)?);
+        }
         Ok(drafter.draft(&mut DraftStep { backend, communicator, agreement, batch })?)
     }
 
     /// The target's pass over the uploaded rows, and on rank 0 the choice of tokens from its logits.
-    fn forward(&mut self, batch: &Batch, trees: &[Option<DraftTree>], chosen: &mut Chosen) -> Result<(), WorkerError> {
+    fn forward(
+        &mut self,
+        batch: &Batch,
+        trees: &mut [Option<DraftTree>],
+        chosen: &mut Chosen,
+    ) -> Result<(), WorkerError> {
         self.backend.upload(&mut self.step, &self.input)?;
         let phase = input::phase(batch);
         let first = self.wanted.len().min(self.decoder.logit_capacity());
         self.pass(PassKey { name: "target", phase, rows: self.input.rows(), logit_rows: first })?;
         let place = self.chooser.as_ref().map_or(ChoicePlace::Host, |chooser| chooser.place(batch, B::MOST_CHANGES));
-        if first == self.wanted.len() && place != ChoicePlace::Host && matches!(chosen, Some(Ok(_))) {
+        let device = first == self.wanted.len() && place != ChoicePlace::Host && matches!(chosen, Some(Ok(_)));
+        if device {
             self.draw(place, batch, trees)?;
         }
-        if let (Some(chooser), Some(Ok(output))) = (&mut self.chooser, &mut *chosen)
-            && first == self.wanted.len()
-            && place != ChoicePlace::Host
-        {
-            self.backend.read_choices(0, chooser.ids(first))?;
+        self.read_choices(if device { first } else { 0 }, trees)?;
+        if let (Some(chooser), Some(Ok(output)), true) = (&mut self.chooser, &mut *chosen, device) {
             if let Err(message) = chooser.take(batch, trees, &self.wanted, output) {
                 *chosen = Some(Err(message));
             }
@@ -182,6 +190,16 @@ impl<B: Backend> Worker<B> {
             }
             Ok(())
         })
+    }
+
+    /// Waits for the device's choices of the first logit rows, and for all of them where trees name their places.
+    fn read_choices(&mut self, first: usize, trees: &mut [Option<DraftTree>]) -> Result<(), PassError> {
+        let Some(chooser) = &mut self.chooser else { return Ok(()) };
+        let named = trees.iter().flatten().flat_map(|tree| &tree.tokens).any(|token| chosen_index(*token).is_some());
+        let drafted = self.drafter.as_ref().filter(|_| named).map_or(0, Drafter::choices);
+        self.backend.read_choices(0, chooser.ids(first.max(drafted)))?;
+        chooser.resolve(trees);
+        Ok(())
     }
 
     /// Has the device draw where the largest logits are not what is wanted.
