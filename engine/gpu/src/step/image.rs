@@ -177,6 +177,18 @@ mod tests {
     }
 
     #[test]
+    fn a_list_of_rows_to_pick_takes_few_words() {
+        let geometry = AttentionGeometry::new(&HeadGroups { query_heads: 1, group: 1, offset: 0 }, 1, 132);
+        let limits = StepLimits { rows: 16, segments: 0, pages: 0, mask_words: 0 };
+        let mut image = StepImage::new(StepLayout::new(StepCapacity::new(&limits, &geometry)), geometry);
+        let picks = StepInput { logit_rows: vec![3, 1, 4], ..StepInput::default() };
+        image.fill(&picks, limits.rows).unwrap();
+        let at = image.layout.logit_rows;
+        assert_eq!(image.words[at..at + 5], [3, 1, 4, 0, 0]);
+        assert!(image.words().len() <= 8 + 6 * limits.rows, "{} words", image.words().len());
+    }
+
+    #[test]
     fn what_does_not_fit_is_refused_by_name() {
         let mut image = image(2);
         let error = image.fill(&input(), 0).unwrap_err();

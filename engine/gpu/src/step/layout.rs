@@ -22,7 +22,8 @@ impl StepCapacity {
     /// Room for every step within `limits`, whatever its attention is cut into.
     pub fn new(limits: &StepLimits, geometry: &AttentionGeometry) -> Self {
         let StepLimits { rows, segments, pages, mask_words } = *limits;
-        let (split_items, whole_items) = (geometry.split_grid(rows), rows);
+        // A list of rows to pick has no sequences, so no attention reads it.
+        let (split_items, whole_items) = if segments == 0 { (0, 0) } else { (geometry.split_grid(rows), rows) };
         Self { rows, segments, pages, mask_words, split_items, whole_items }
     }
 }
