@@ -105,9 +105,23 @@ pub struct Ladder {
     /// Ascending in `up_to`. Above the last one the order of `order.yaml` goes on.
     #[schemars(length(min = 1))]
     pub ladder: Vec<Rung>,
+    /// What the ladder's own choice took, ascending in `bytes`: what plans predict with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub times: Vec<MessageTime>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Evidence")]
     pub evidence: Option<Evidence>,
+}
+
+/// Time of one message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MessageTime {
+    /// Of one rank.
+    pub bytes: Size,
+    /// Of one sum in a recorded graph, without a norm.
+    #[schemars(range(min = 1))]
+    pub nanoseconds: u32,
 }
 
 /// One rung of a ladder.

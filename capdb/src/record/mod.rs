@@ -11,7 +11,7 @@ mod patch;
 mod support;
 mod words;
 
-pub use algorithm::{Algorithm, AllReduce, Ladder, Rung, SymmetricMemory, WorldSizes};
+pub use algorithm::{Algorithm, AllReduce, Ladder, MessageTime, Rung, SymmetricMemory, WorldSizes};
 pub use arch::{Alias, ArchRecord, Compile, DraftTree, Eagle3, Limits, Speculative};
 pub use evidence::{Evidence, EvidenceKind, Reading};
 pub use files::{

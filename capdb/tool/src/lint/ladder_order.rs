@@ -5,7 +5,7 @@ use super::{Check, Lint, Subject};
 
 pub static LINT: Lint = Lint {
     name: "ladder-order",
-    about: "A ladder ascends strictly in `up_to`, and there is one for each world size, topology and element type.",
+    about: "A ladder ascends strictly in `up_to`, its times in `bytes`, and there is one for each world size, topology and element type.",
     check: Check::Record(check),
 };
 
@@ -24,6 +24,12 @@ fn check(subject: &Subject<'_>, problems: &mut Vec<Problem>) {
                         .hint("write the rungs in ascending order; a rung that does not go up is never reached"),
                 );
             }
+        }
+        for (step, pair) in ladder.times.windows(2).enumerate().filter(|(_, pair)| pair[1].bytes <= pair[0].bytes) {
+            let place = subject.span(&format!("/allreduce/preferred/{index}/times/{}/bytes", step + 1));
+            let message = format!("the times go from {} to {}", pair[0].bytes, pair[1].bytes);
+            problems
+                .push(subject.error(LINT.name, place, message).hint("write them in ascending order, each size once"));
         }
         let same = |other: &Ladder| {
             (other.world_size, other.topology, other.dtype) == (ladder.world_size, ladder.topology, ladder.dtype)

@@ -179,3 +179,35 @@ fn what_was_measured_counts_where_the_record_only_guesses() {
     assert!(tuned.text.contains("world_sizes: [2, 3, "), "{}", tuned.text);
     assert!(tuned.lines.iter().any(|line| line.contains("one_shot to 2MiB")), "{:?}", tuned.lines);
 }
+
+/// The times of the ladder are what speculation's break-even is predicted with.
+#[test]
+fn predictions_rest_on_measured_times() {
+    let tuned = tune(Database::embedded(), &recorded()).unwrap();
+    let (_folder, path) = overlay(&tuned.text);
+    let database = lay_tuning(Database::embedded(), &path).unwrap();
+    let predicted = |database: &Database, allreduce| {
+        let given = GpuFacts { topology: Some(Topology::NvlinkMesh), multicast: Some(false), ..GpuFacts::default() };
+        let machine = Machine::gpu(database, "h200", 2, &given).unwrap();
+        let speculation = crate::plan::SpeculationShape {
+            verify_tokens: 8,
+            steps: 3,
+            draft_hidden: 4096,
+            draft_vocabulary: 32000,
+            draft_bytes: 1 << 30,
+            draft_cache_bytes: 0,
+        };
+        let request = PlanRequest::new("llama", llama(), machine);
+        let request = PlanRequest { tensor_parallel: 2, speculation: Some(speculation), allreduce, ..request };
+        build(&request).unwrap().prediction.unwrap()
+    };
+    let auto = crate::plan::AllReduceChoice::Auto;
+    let measured = predicted(&database, auto);
+    // 8 KiB between 4 KiB at 2.24 us and 16 KiB at 2.42; 64 KiB at 2.67.
+    let line = measured.assumptions.iter().find(|line| line.contains("meetings")).unwrap();
+    assert!(line.contains("2.3 us each in a decode, 2.7 in a verify, measured"), "{line}");
+    // NCCL's times are not those of the ladder.
+    let nccl = predicted(&database, crate::plan::AllReduceChoice::Nccl);
+    assert!(nccl.assumptions.iter().any(|line| line.contains("assumed")), "{nccl:?}");
+    assert!(measured.decode_seconds < nccl.decode_seconds);
+}

@@ -220,12 +220,14 @@ impl Writer<'_> {
                     .iter()
                     .map(|step| format!("{{up_to: {}, use: {}}}", size(step.up_to), step.algorithm))
                     .collect();
+                let times = times(group, *dtype, steps);
                 let note = format!("spread up to {:.1} % of a time", 100.0 * group.largest_spread());
                 let _ = write!(
                     text,
                     "    - world_size: {world_size}\n      topology: {topology}\n      dtype: {dtype}\n      ladder: [{}]\n      \
-                     evidence: {}\n",
+                     times: [{}]\n      evidence: {}\n",
                     rungs.join(", "),
+                    times.join(", "),
                     self.evidence(&kernels(steps), &note)
                 );
             }
@@ -280,6 +282,23 @@ impl Writer<'_> {
             let _ = writeln!(text, "      max_message.{}: {}", group.world_size, self.evidence(kernel, note));
         }
     }
+}
+
+/// Largest message whose time is written: steps of a few tokens send no more.
+const LARGEST_TIMED: u64 = 1 << 20;
+
+/// What the ladder's choice took at each size.
+fn times(group: &Group, dtype: Dtype, steps: &[Step]) -> Vec<String> {
+    let mut sums: Vec<_> = group
+        .sums
+        .iter()
+        .filter(|sum| sum.dtype == dtype && sum.bytes <= LARGEST_TIMED)
+        .filter(|sum| algorithm(steps, sum.bytes) == Some(sum.algorithm))
+        .collect();
+    sums.sort_by_key(|sum| sum.bytes);
+    sums.dedup_by_key(|sum| sum.bytes);
+    let shown = |microseconds: f64| (microseconds * 1e3).round().clamp(1.0, f64::from(u32::MAX));
+    sums.iter().map(|sum| format!("{{bytes: {}, nanoseconds: {}}}", size(sum.bytes), shown(sum.microseconds))).collect()
 }
 
 fn limits<'a>(of: impl Iterator<Item = (&'a Group, Option<u64>)>) -> Vec<(&'a Group, u64)> {
