@@ -103,6 +103,9 @@ impl Joined {
     pub fn ask(ordinals: &[usize]) -> Result<Self> {
         let pairs = pairs(ordinals)?;
         let (topology, probe) = (topology(&pairs), probe_peers(ordinals));
+        if let Some(finding) = probe.finding() {
+            tracing::warn!("{finding}");
+        }
         Ok(Self { topology, pairs, probe, limits: Limits::read() })
     }
 

@@ -24,7 +24,7 @@ fn tuned() -> (tempfile::TempDir, String) {
 
 fn plan(more: &[&str]) -> (Option<i32>, serde_json::Value) {
     let mut arguments = vec!["plan", "models/shapes/llama-3.1-8b.json", "--gpu", "h200", "--count", "2"];
-    arguments.extend(["--topology", "nvlink_mesh", "--multicast", "false", "--json"]);
+    arguments.extend(["--topology", "nvswitch", "--multicast", "false", "--json"]);
     arguments.extend(more);
     let output = archway(&arguments);
     let document = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));

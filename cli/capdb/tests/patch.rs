@@ -108,7 +108,7 @@ fn check_says_what_becomes_of_the_known_patches() {
 #[test]
 fn check_takes_the_machine_as_it_is_given() {
     let it = Installation::later();
-    let ask = |more: &[&str]| json(&it.run(&["patch", "check"], &[&["--gpu", "h200", "--json"], more].concat()));
+    let ask = |more: &[&str]| json(&it.run(&["patch", "check"], &[&["--gpu", "h100-sxm", "--json"], more].concat()));
     assert_eq!(ask(&[])["gaps"], 0);
     let without = ask(&["--multicast", "false"]);
     assert_eq!((&without["gaps"], &without["given"]), (&2.into(), &serde_json::json!(["multicast"])));

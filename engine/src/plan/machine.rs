@@ -76,6 +76,11 @@ fn algorithm_id(word: &str) -> Option<AlgorithmId> {
 }
 
 impl GpuMachine {
+    /// Whether multicast memory may be used here; none where only an attempt would tell.
+    pub fn multicast(&self) -> Option<bool> {
+        if self.host.multicast_forbidden { Some(false) } else { self.host.multicast }
+    }
+
     /// Whether the algorithm failed its test on this machine.
     pub(super) fn is_struck(&self, algorithm: &str) -> bool {
         algorithm_id(algorithm).is_some_and(|id| self.host.with_failed_self_test(id) == self.host)

@@ -100,6 +100,8 @@ fn measure(arguments: &Arguments) -> Result<Measurement> {
         nccl: stack.nccl,
         kernels: measured_kernels(&gpus.target),
         date: date::today(),
+        // No algorithm that is measured needs it.
+        multicast: false,
         method: format!("graphs of {CALLS} calls, medians of {ROUNDS} rounds, the slowest rank"),
         groups,
     })

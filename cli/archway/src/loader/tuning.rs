@@ -35,15 +35,16 @@ pub fn lay(database: Database, wish: Option<&str>, record: Option<&str>) -> Resu
 
 /// What this machine is, for the comparison with a tuning's fingerprint.
 pub fn facts(survey: &Survey, machine: &Machine, target: &KernelTarget, ranks: usize) -> MachineFacts {
-    let topology = match machine {
-        Machine::Gpu(gpu) if ranks > 1 => gpu.host.topology,
-        _ => None,
+    let (topology, multicast) = match machine {
+        Machine::Gpu(gpu) if ranks > 1 => (gpu.host.topology, gpu.multicast()),
+        _ => (None, None),
     };
     MachineFacts {
         gpu: survey.devices.first().map(|device| device.name.clone()),
         driver: survey.driver.clone(),
         nccl: require(Library::Nccl).ok().map(|found| found.version.clone()),
         kernels: compile_target(target).map(|target| measured_kernels(&target)),
+        multicast,
         topology: topology.and_then(|topology| Some((u32::try_from(ranks).ok()?, topology))),
     }
 }

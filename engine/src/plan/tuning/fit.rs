@@ -23,6 +23,8 @@ pub struct MachineFacts {
     /// The library that is loaded.
     pub nccl: Option<String>,
     pub kernels: Option<String>,
+    /// Whether multicast memory may be used.
+    pub multicast: Option<bool>,
     /// Of this many ranks.
     pub topology: Option<(u32, Topology)>,
 }
@@ -55,6 +57,7 @@ impl MachineFacts {
             driver: text(&facts.driver),
             nccl: text(&facts.nccl),
             kernels: None,
+            multicast: facts.multicast,
             topology: facts.topology.and_then(|topology| Some((u32::try_from(ranks).ok()?, topology))),
         }
     }
@@ -66,6 +69,7 @@ impl MachineFacts {
         for (name, value) in known {
             entries.extend(value.as_ref().map(|value| (name.to_owned(), value.clone())));
         }
+        entries.extend(self.multicast.map(|multicast| ("multicast".to_owned(), multicast.to_string())));
         entries.extend(self.topology.map(|(ranks, topology)| (topology_key(ranks), topology.word().to_owned())));
         entries
     }

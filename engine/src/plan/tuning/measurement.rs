@@ -23,6 +23,10 @@ pub struct Measurement {
     pub kernels: String,
     /// "2026-11-30".
     pub date: String,
+    /// Whether sums in the switch were among what was measured; a ladder without them says nothing of machines that have
+    /// multicast.
+    #[serde(default)]
+    pub multicast: bool,
     /// How it was timed, for the reader.
     pub method: String,
     pub groups: Vec<Group>,

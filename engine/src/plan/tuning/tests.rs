@@ -28,7 +28,7 @@ fn llama() -> ModelConfig {
 
 fn planned(path: &Path, facts: &MachineFacts, strict: bool) -> crate::plan::Plan {
     let database = lay_tuning(Database::embedded(), path).unwrap();
-    let given = GpuFacts { topology: Some(Topology::NvlinkMesh), multicast: Some(false), ..GpuFacts::default() };
+    let given = GpuFacts { topology: Some(Topology::Nvswitch), multicast: Some(false), ..GpuFacts::default() };
     let machine = Machine::gpu(&database, "h200", 2, &given).unwrap();
     let tuning = TuningReport::new(&database, path, &machine, facts);
     let request = PlanRequest::new("llama", llama(), machine);
@@ -110,10 +110,20 @@ fn the_records_other_ladders_stay() {
     assert_eq!(of(&before, 8), of(&after, 8));
     assert_ne!(of(&before, 2), of(&after, 2));
     assert_eq!(of(&after, 2).len(), 1, "the measured one replaces the record's");
-    // The cap follows what was measured.
-    let caps = |database: &Database| database.record("h200").unwrap().allreduce().unwrap().symmetric_memory.unwrap();
-    assert_eq!(caps(&database).max_message.unwrap()[&2].bytes(), 128 << 20);
-    assert_eq!(caps(&database).max_message.unwrap()[&8], caps(&Database::embedded()).max_message.unwrap()[&8]);
+}
+
+#[test]
+fn the_cap_follows_what_was_measured() {
+    let tuned = tune(Database::embedded(), &Measurement { record: "h100-sxm".to_owned(), ..recorded() }).unwrap();
+    let (_folder, path) = overlay(&tuned.text);
+    let database = lay_tuning(Database::embedded(), &path).unwrap();
+    let cap = |database: &Database, ranks| {
+        let allreduce = database.record("h100-sxm").unwrap().allreduce().unwrap();
+        allreduce.symmetric_memory.unwrap().max_message.unwrap()[&ranks].bytes()
+    };
+    assert!(cap(&Database::embedded(), 2) < 128 << 20);
+    assert_eq!(cap(&database, 2), 128 << 20);
+    assert_eq!(cap(&database, 8), cap(&Database::embedded(), 8));
 }
 
 #[test]
@@ -125,7 +135,8 @@ fn another_machine_is_a_named_warning_and_under_strict_a_refusal() {
         driver: Some("590.1".to_owned()),
         nccl: Some("2.28.3".to_owned()),
         kernels: None,
-        topology: Some((2, Topology::NvlinkMesh)),
+        multicast: Some(false),
+        topology: Some((2, Topology::Nvswitch)),
     };
     let plan = planned(&path, &here, false);
     assert_eq!(plan.verdict, PlanVerdict::Selected);
@@ -134,6 +145,9 @@ fn another_machine_is_a_named_warning_and_under_strict_a_refusal() {
     let plan = planned(&path, &here, true);
     assert_eq!(plan.verdict, PlanVerdict::Refused);
     assert!(plan.refusals.iter().any(|refusal| refusal.contains("tuning_mismatch")), "{:?}", plan.refusals);
+    // What was measured without multicast says nothing of a machine that has it.
+    let plan = planned(&path, &MachineFacts { multicast: Some(true), ..MachineFacts::default() }, false);
+    assert!(plan.warnings.iter().any(|warning| warning.contains("multicast false there and true here")), "{plan}");
     let fits = MachineFacts { driver: Some("580.159.04".to_owned()), ..here };
     assert_eq!(planned(&path, &fits, true).verdict, PlanVerdict::Selected);
 }
@@ -187,7 +201,7 @@ fn predictions_rest_on_measured_times() {
     let (_folder, path) = overlay(&tuned.text);
     let database = lay_tuning(Database::embedded(), &path).unwrap();
     let predicted = |database: &Database, allreduce| {
-        let given = GpuFacts { topology: Some(Topology::NvlinkMesh), multicast: Some(false), ..GpuFacts::default() };
+        let given = GpuFacts { topology: Some(Topology::Nvswitch), multicast: Some(false), ..GpuFacts::default() };
         let machine = Machine::gpu(database, "h200", 2, &given).unwrap();
         let speculation = crate::plan::SpeculationShape {
             verify_tokens: 8,

@@ -152,12 +152,13 @@ impl Writer<'_> {
     }
 
     fn fingerprint(&self, text: &mut String) {
-        let Measurement { gpu, driver, nccl, kernels, .. } = self.measurement;
+        let Measurement { gpu, driver, nccl, kernels, multicast, .. } = self.measurement;
         let facts = MachineFacts {
             gpu: Some(gpu.clone()),
             driver: Some(driver.clone()),
             nccl: nccl.clone(),
             kernels: Some(kernels.clone()),
+            multicast: Some(*multicast),
             topology: None,
         };
         let topologies = self.measurement.groups.iter();

@@ -40,7 +40,7 @@ fn a_guarded_lookup_is_off_with_a_warning_and_a_default_is_silent() {
 
 #[test]
 fn a_covered_card_sees_its_row_in_bytes() {
-    let report = Installation::new("0.5.15", GUARDED).check("h200");
+    let report = Installation::new("0.5.15", GUARDED).check("h100-sxm");
     let sizes = find(&report, SIZES_ID);
     assert_eq!((sizes.status, sizes.at.as_str()), (Status::Covered, format!("{UTILS}:3").as_str()));
     let row = sizes.theirs.as_ref().unwrap();
