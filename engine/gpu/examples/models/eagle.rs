@@ -11,8 +11,9 @@ use engine::collective::{CallCounters, CollectivePlan};
 use engine::executor::{Capacity, RankFactory, RanksConfig, RanksExecutor, Speculation};
 use engine::load::parse_config;
 use engine::model::ModelConfig;
+use engine::plan::{PlanRequest, SpeculationShape};
 use engine::runner::{Engine, EngineConfig, EngineStats, NoObserver, NoText};
-use engine::spec::{DraftShape, PaceSettings, open_head};
+use engine::spec::{DraftShape, HeadCheckpoint, PaceSettings, open_head};
 use engine::types::{EventSink, Request, RequestEvent, RequestId, SamplingParams};
 use engine::weights::{SafetensorsWeights, WeightSource, read_file};
 use engine_cpu::kernels::{CacheElement, Precision};
@@ -20,7 +21,7 @@ use engine_cpu::{CpuOptions, CpuRanks};
 
 use crate::golden::Rounded;
 use crate::greedy::NEAR;
-use crate::{Failure, gpu};
+use crate::{Failure, devices, gpu};
 
 const TOKENS: u32 = 48;
 const VOCABULARY: u32 = 512;
@@ -42,29 +43,21 @@ struct Answers {
 
 /// `folder` is `eagle3-tiny`.
 pub fn compare(folder: &Path) -> Result<(), Failure> {
-    let text = |path: &Path| fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
-    let (target, head) = (folder.join("target"), folder.join("draft"));
-    let config = parse_config("eagle3-tiny", &text(&target.join("config.json"))?).map_err(|error| error.to_string())?;
-    let weights = SafetensorsWeights::open_folder(&target, read_file).map_err(|error| error.to_string())?;
-    let weights: Arc<dyn WeightSource> = Arc::new(Rounded(weights));
-    let head = Arc::new(open_head(&head, &config, None, read_file).map_err(|error| error.to_string())?);
-    let config = Arc::new(config);
+    let Opened { config, weights, head } = open(folder)?;
     let requests = requests();
     let plain = [
-        answer(cpu(), &config, &weights, None, &requests)?,
-        answer(gpu(&config)?, &config, &weights, None, &requests)?,
+        answer(cpu(), (&config, &weights), None, &requests, None)?,
+        answer(gpu(&config)?, (&config, &weights), None, &requests, None)?,
     ];
-    for (name, shape) in [("chain", DraftShape::chain(4)), ("tree", DraftShape::new(4, 4, 12)?)] {
+    for (name, shape) in shapes()? {
         let speculation = Some(Speculation { head: Arc::clone(&head), shape });
-        let expected = answer(cpu(), &config, &weights, speculation.clone(), &requests)?;
+        let expected = answer(cpu(), (&config, &weights), speculation.clone(), &requests, None)?;
         let start = Instant::now();
-        let actual = answer(gpu(&config)?, &config, &weights, speculation, &requests)?;
+        let actual = answer(gpu(&config)?, (&config, &weights), speculation, &requests, None)?;
         println!("{name}: {:.2} s with loading", start.elapsed().as_secs_f64());
         greedy(name, &requests, &plain[0], &actual)?;
         sampled(&format!("{name}, beside plain decoding"), &requests, &plain[1], &actual)?;
         sampled(&format!("{name}, beside the CPU"), &requests, &plain[0], &actual)?;
-        let length =
-            |answers: &Answers| 1.0 + answers.stats.accepted_tokens as f64 / answers.stats.drafts.max(1) as f64;
         let (here, there) = (length(&actual), length(&expected));
         println!("{name}: {here:.3} tokens per verify in {} verifies, on the CPU {there:.3}", actual.stats.drafts);
         if actual.stats.drafts == 0 || (here - there).abs() > ACCEPTANCE {
@@ -72,6 +65,60 @@ pub fn compare(folder: &Path) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// The same on several GPUs, beside plain decoding on one.
+pub fn compare_ranks(ranks: usize, folder: &Path) -> Result<(), Failure> {
+    let Opened { config, weights, head } = open(folder)?;
+    let requests = requests();
+    let plain = answer(gpu(&config)?, (&config, &weights), None, &requests, None)?;
+    for (name, shape) in shapes()? {
+        let name = format!("{name}, {ranks} ranks");
+        let planned = SpeculationShape {
+            verify_tokens: shape.verify_tokens,
+            steps: shape.steps,
+            draft_hidden: head.config.hidden,
+            draft_vocabulary: head.config.vocabulary,
+            draft_bytes: head.bytes,
+            draft_cache_bytes: 0,
+        };
+        let (factory, plan) = devices(&config, ranks, |request| PlanRequest { speculation: Some(planned), ..request })?;
+        let speculation = Some(Speculation { head: Arc::clone(&head), shape });
+        let actual = answer(factory, (&config, &weights), speculation, &requests, Some(plan.collectives()))?;
+        greedy(&name, &requests, &plain, &actual)?;
+        sampled(&name, &requests, &plain, &actual)?;
+        println!("{name}: {:.3} tokens per verify in {} verifies", length(&actual), actual.stats.drafts);
+        if actual.stats.drafts == 0 {
+            return Err(format!("{name}: nothing was drafted"));
+        }
+    }
+    Ok(())
+}
+
+/// Chains and trees.
+fn shapes() -> Result<[(&'static str, DraftShape); 2], Failure> {
+    Ok([("chain", DraftShape::chain(4)), ("tree", DraftShape::new(4, 4, 12)?)])
+}
+
+/// Tokens that a verify gives.
+fn length(answers: &Answers) -> f64 {
+    1.0 + answers.stats.accepted_tokens as f64 / answers.stats.drafts.max(1) as f64
+}
+
+/// The golden model and its head.
+struct Opened {
+    config: Arc<ModelConfig>,
+    weights: Arc<dyn WeightSource>,
+    head: Arc<HeadCheckpoint>,
+}
+
+fn open(folder: &Path) -> Result<Opened, Failure> {
+    let text = |path: &Path| fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
+    let (target, head) = (folder.join("target"), folder.join("draft"));
+    let config = parse_config("eagle3-tiny", &text(&target.join("config.json"))?).map_err(|error| error.to_string())?;
+    let weights = SafetensorsWeights::open_folder(&target, read_file).map_err(|error| error.to_string())?;
+    let head = open_head(&head, &config, None, read_file).map_err(|error| error.to_string())?;
+    Ok(Opened { config: Arc::new(config), weights: Arc::new(Rounded(weights)), head: Arc::new(head) })
 }
 
 /// Greedy ones, with leads on the plain side, then sampled ones.
@@ -139,10 +186,10 @@ fn cpu() -> CpuRanks {
 /// Everything at once, so that batches of many sizes are drafted and verified. Leads are asked for without speculation.
 fn answer<F: RankFactory>(
     factory: F,
-    model: &Arc<ModelConfig>,
-    weights: &Arc<dyn WeightSource>,
+    (model, weights): (&Arc<ModelConfig>, &Arc<dyn WeightSource>),
     speculation: Option<Speculation>,
     requests: &[(Vec<u32>, SamplingParams)],
+    plan: Option<CollectivePlan>,
 ) -> Result<Answers, Failure> {
     let logprobs = speculation.is_none().then_some(2);
     let pace = speculation.as_ref().map(|own| PaceSettings { shape: own.shape, adaptive: false });
@@ -151,7 +198,7 @@ fn answer<F: RankFactory>(
         weights: Arc::clone(weights),
         capacity: Capacity { pages: 256, page_size: 16, slots: 12, rows: 256, context: 128, vocabulary: VOCABULARY },
         logit_rows: 96,
-        plan: Arc::new(CollectivePlan::uniform("none")),
+        plan: Arc::new(plan.unwrap_or_else(|| CollectivePlan::uniform("none"))),
         counters: Arc::new(CallCounters::default()),
         step_deadline: Duration::from_secs(60),
         speculation,

@@ -15,7 +15,7 @@ use engine_cpu::{CpuOptions, CpuRanks, map_file};
 
 use crate::{Failure, gpu};
 
-const SLOTS: u32 = 8;
+const SLOTS: u32 = 32;
 const PAGES_EACH: u32 = 32;
 const CHUNK: usize = 96;
 /// Rows of a step: a chunk of every prompt.
@@ -136,7 +136,7 @@ pub fn start<F: RankFactory>(run: Run<'_>, factory: F) -> Result<RanksExecutor, 
         model: Arc::clone(config),
         weights: Arc::clone(weights),
         capacity,
-        logit_rows: 16,
+        logit_rows: SLOTS as usize,
         plan,
         counters,
         step_deadline: Duration::from_secs(60),

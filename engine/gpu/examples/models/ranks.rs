@@ -11,7 +11,7 @@ use engine::plan::{AllReduceChoice, FusionChoice, PlanRequest};
 use engine::weights::{DummyWeights, SafetensorsWeights, WeightSource, read_file};
 
 use crate::greedy::{self, Choice, Run};
-use crate::{Failure, devices, gpu};
+use crate::{Failure, devices, eagle, gpu};
 
 /// A Llama with a single key-value head, which every rank keeps, and a vocabulary that no number of ranks divides.
 const ODD: &str = r#"{
@@ -21,8 +21,11 @@ const ODD: &str = r#"{
   "tie_word_embeddings": false, "hidden_act": "silu", "bos_token_id": 1, "eos_token_id": 2
 }"#;
 
+/// A name, and what is asked for.
+pub type Way = (&'static str, AllReduceChoice, FusionChoice);
+
 /// Every way that a plan can sum.
-pub const WAYS: [(&str, AllReduceChoice, FusionChoice); 5] = [
+pub const WAYS: [Way; 5] = [
     ("the plan's choice", AllReduceChoice::Auto, FusionChoice::Auto),
     ("unfused", AllReduceChoice::Auto, FusionChoice::Unfused),
     ("two_shot", AllReduceChoice::TwoShot, FusionChoice::Auto),
@@ -30,20 +33,31 @@ pub const WAYS: [(&str, AllReduceChoice, FusionChoice); 5] = [
     ("nccl", AllReduceChoice::Nccl, FusionChoice::Auto),
 ];
 
-/// All models on `ranks` GPUs.
+/// Asks for a way, in every phase.
+pub fn with(allreduce: AllReduceChoice, fusion: FusionChoice) -> impl FnOnce(PlanRequest) -> PlanRequest {
+    move |request| PlanRequest { allreduce, allreduce_prefill: allreduce, fusion, ..request }
+}
+
+/// All models on `ranks` GPUs, then speculation.
 pub fn compare(ranks: usize, folder: &Path) -> Result<(), Failure> {
+    compare_plain(ranks, folder)?;
+    eagle::compare_ranks(ranks, &folder.join("eagle3-tiny"))
+}
+
+fn compare_plain(ranks: usize, folder: &Path) -> Result<(), Failure> {
     for name in ["eagle3-tiny/target", "qwen2-tiny", "qwen3-tiny"] {
         let path = folder.join(name);
         let text = std::fs::read_to_string(path.join("config.json")).map_err(|error| format!("{name}: {error}"))?;
         let config = parse_config(name, &text).map_err(|error| error.to_string())?;
         let weights = SafetensorsWeights::open_folder(&path, read_file).map_err(|error| error.to_string())?;
-        compare_model(ranks, (name, Arc::new(config)), Arc::new(weights))?;
+        compare_model(ranks, (name, Arc::new(config)), Arc::new(weights), &WAYS[..1])?;
     }
     let config = parse_config("odd", ODD).map_err(|error| error.to_string())?;
     compare_model(
         ranks,
         ("one key-value head, 251 tokens", Arc::new(config)),
         Arc::new(DummyWeights::new(7, "bfloat16")),
+        &WAYS,
     )
 }
 
@@ -51,6 +65,7 @@ fn compare_model(
     ranks: usize,
     (name, config): (&str, Arc<ModelConfig>),
     weights: Arc<dyn WeightSource>,
+    ways: &[Way],
 ) -> Result<(), Failure> {
     let vocabulary = config.vocabulary as u32;
     let prompts: Vec<Vec<u32>> = (0..6_u32)
@@ -59,8 +74,8 @@ fn compare_model(
         })
         .collect();
     let one = greedy::generate(Run::new(&config, &weights, &prompts, true), gpu(&config)?)?;
-    for (way, allreduce, fusion) in WAYS {
-        let (factory, plan) = devices(&config, ranks, |request| PlanRequest { allreduce, fusion, ..request })?;
+    for (way, allreduce, fusion) in ways {
+        let (factory, plan) = devices(&config, ranks, with(*allreduce, *fusion))?;
         let counters = Arc::new(CallCounters::default());
         let run = Run {
             plan: Arc::new(plan.collectives()),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use engine::load::read_config;
 use engine::model::ModelConfig;
-use engine::plan::PlanRequest;
+use engine::plan::AllReduceChoice;
 use engine::weights::{DummyWeights, TensorInfo, TensorView, WeightError, WeightSource, WeightType};
 use engine_cpu::map_file;
 
@@ -16,17 +16,18 @@ use crate::{Failure, devices, gpu, ranks};
 
 /// Tokens of a prompt: with what is generated, about 512 positions.
 const PROMPT: usize = 440;
-const BATCHES: [usize; 2] = [1, 8];
+const BATCHES: [usize; 3] = [1, 8, 32];
 
 /// Times `config` on one GPU and on `ranks` of them.
 pub fn run(config: &Path, ranks: usize) -> Result<(), Failure> {
     let config = Arc::new(read_config(config, map_file).map_err(|error| error.to_string())?);
     let weights: Arc<dyn WeightSource> = Arc::new(Repeated::new(&config)?);
     let prompts: Vec<Vec<u32>> =
-        (0..8_u32).map(|prompt| (0..PROMPT as u32).map(|place| place * 37 + prompt * 1009).collect()).collect();
+        (0..32_u32).map(|prompt| (0..PROMPT as u32).map(|place| place * 37 + prompt * 1009).collect()).collect();
     time("one GPU", Run::new(&config, &weights, &prompts, false), gpu(&config)?)?;
-    for (way, allreduce, fusion) in ranks::WAYS {
-        let (factory, plan) = devices(&config, ranks, |request| PlanRequest { allreduce, fusion, ..request })?;
+    let one_shot = |(_, allreduce, _): &ranks::Way| *allreduce != AllReduceChoice::TwoShot;
+    for (way, allreduce, fusion) in ranks::WAYS.into_iter().filter(one_shot) {
+        let (factory, plan) = devices(&config, ranks, ranks::with(allreduce, fusion))?;
         let run = Run { plan: Arc::new(plan.collectives()), ..Run::new(&config, &weights, &prompts, false) };
         time(&format!("{ranks} GPUs, {way}"), run, factory)?;
     }

@@ -204,6 +204,9 @@ __device__ __forceinline__ void send(u8* slot, const Flight& flight, const Vecto
 template <u32 COUNT>
 __device__ __forceinline__ void send_to_all(
     const Group& group, const Call& call, u64 slot, const Flight& flight, const Vector16 (&packets)[COUNT]) {
+    if (FAULT_DROPPED && group.rank + 1 == group.ranks) {
+        return;
+    }
     for (u32 next = 1; next < group.ranks; ++next) {
         u32 target = group.rank + next < group.ranks ? group.rank + next : group.rank + next - group.ranks;
         send(call.slot(group, target, slot + flight.at), flight, packets);

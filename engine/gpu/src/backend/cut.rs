@@ -33,7 +33,8 @@ pub(super) fn cut<'a>(part: &'a MatrixPart<'_>) -> Result<Piece<'a>, BackendErro
     }
     if stays(kind) && whole_blocks {
         let (from, to) = (columns.start / block * kind.block_bytes(), columns.end / block * kind.block_bytes());
-        let cut = stored.chunks_exact(row_bytes.max(1)).flat_map(|row| &row[from..to]).copied().collect();
+        let mut cut = Vec::with_capacity(rows * (to - from));
+        stored.chunks_exact(row_bytes.max(1)).for_each(|row| cut.extend_from_slice(&row[from..to]));
         return Ok(Piece { kind, rows, bytes: Cow::Owned(cut) });
     }
     let bytes = to_bf16(kind, stored, row_bytes, part)?;

@@ -11,9 +11,16 @@ use crate::kernels::{self, Launcher};
 
 impl CudaBackend {
     /// From now on this rank waits for others, and hears when they are gone. What it launches for them needs kernels.
-    pub(crate) fn join(&mut self, group: Arc<SharedGroup>) -> Result<(), BackendError> {
-        self.group = Some(group);
+    pub(crate) fn join(&mut self, rank: usize, group: Arc<SharedGroup>) -> Result<(), BackendError> {
+        self.group = Some((rank, group));
         self.kernels.ready()
+    }
+
+    /// Tells the group that a recorded pass is about to be replayed.
+    pub(super) fn count_replay(&self) {
+        if let Some((rank, group)) = &self.group {
+            group.count(*rank, None);
+        }
     }
 
     pub(crate) fn gpu(&self) -> &Gpu {
@@ -27,7 +34,7 @@ impl CudaBackend {
     /// Waits for what was launched. Errors: the device failed, or another rank did.
     pub(super) fn settle(&self, operation: &'static str) -> Result<(), BackendError> {
         match &self.group {
-            Some(group) => group.wait(&self.gpu, operation),
+            Some((_, group)) => group.wait(&self.gpu, operation),
             None => self.gpu.synchronise(operation),
         }
     }
@@ -35,7 +42,7 @@ impl CudaBackend {
     /// Waits on the host until every rank has come.
     pub(super) fn meet(&self) -> Result<(), BackendError> {
         let failed = |message| BackendError::Device { operation: "meet", message };
-        self.group.as_ref().map_or(Ok(()), |group| group.meet().map_err(failed))
+        self.group.as_ref().map_or(Ok(()), |(_, group)| group.meet().map_err(failed))
     }
 
     /// Puts a copy of rows into columns of wider rows into the stream.
@@ -51,5 +58,13 @@ impl CudaBackend {
         };
         // SAFETY: the caller names memory of so many rows.
         Ok(unsafe { kernels::copy_columns(&self.launcher, &self.kernels, &copy) }?)
+    }
+}
+
+impl Drop for CudaBackend {
+    fn drop(&mut self) {
+        if self.group.as_ref().is_some_and(|(_, group)| group.aborted_nccl()) {
+            self.recordings.forget();
+        }
     }
 }

@@ -60,8 +60,8 @@ pub struct CudaBackend {
     widest_head: usize,
     pending: Pending,
     note: Box<dyn Fn(MemoryReport)>,
-    /// The ranks that this one waits for; none for a single one.
-    group: Option<Arc<SharedGroup>>,
+    /// This rank's number, and the group in which it waits for others; none for a single rank.
+    group: Option<(usize, Arc<SharedGroup>)>,
     gpu: Gpu,
 }
 
@@ -253,6 +253,7 @@ impl Backend for CudaBackend {
     ) -> Result<(), E> {
         self.flush()?;
         if self.recordings.replay(key)? {
+            self.count_replay();
             return Ok(());
         }
         if !Self::records(key) || !self.recordings.is_open() {

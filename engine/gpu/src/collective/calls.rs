@@ -1,4 +1,4 @@
-//! What a call is named by in a report: 24 bits of a launch.
+//! What a call is named by in a report: 15 bits, of which a launch has room for 24.
 
 use engine::collective::{Operation, Site};
 
@@ -33,7 +33,7 @@ mod tests {
         for operation in OPERATIONS {
             for site in Site::ALL {
                 let number = number(operation, site);
-                assert!(number < 1 << 24);
+                assert!(number < 1 << 15);
                 names.insert(name(number));
             }
         }

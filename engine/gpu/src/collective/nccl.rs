@@ -77,6 +77,8 @@ pub struct NcclRank {
     functions: Arc<Functions>,
     /// Null once it was aborted.
     communicator: Mutex<Communicator>,
+    /// Outlives the communicator, which has memory of it.
+    _context: Arc<CudaContext>,
 }
 
 // SAFETY: a communicator may be used by any one thread at a time, which the lock ensures.
@@ -94,9 +96,11 @@ impl NcclRank {
         let code =
             unsafe { (functions.init_all)(communicators.as_mut_ptr(), devices.len() as c_int, devices.as_ptr()) };
         functions.check("ncclCommInitAll", code)?;
-        let rank =
-            |communicator| Arc::new(Self { functions: Arc::clone(&functions), communicator: Mutex::new(communicator) });
-        Ok(communicators.into_iter().map(rank).collect())
+        let rank = |(communicator, context): (Communicator, &Arc<CudaContext>)| {
+            let communicator = Mutex::new(communicator);
+            Arc::new(Self { functions: Arc::clone(&functions), communicator, _context: Arc::clone(context) })
+        };
+        Ok(communicators.into_iter().zip(contexts).map(rank).collect())
     }
 
     /// Makes a call with the communicator, unless that was aborted.

@@ -52,7 +52,7 @@ impl CudaRank {
         backend.gpu().account.charge(Purpose::Workspace, group.window_bytes());
         let member = GpuMember { group, rank, launcher: backend.launcher().clone(), kernels, nccl };
         let mut own = Self { member, shared: Arc::clone(shared), staging: staging.transpose()? };
-        backend.join(Arc::clone(shared))?;
+        backend.join(rank, Arc::clone(shared))?;
         let tested = self_test(&mut own, backend).map_err(|failure| {
             let message = format!("rank {rank}: the self-test failed: {}", failure.message);
             shared.note_failure(failure);
@@ -78,6 +78,7 @@ impl CudaRank {
             let algorithm = Algorithm::parse(word)
                 .ok_or_else(|| format!("GPUs have no algorithm `{word}`; the plan must name another"))?;
             backend.flush().map_err(|error| error.to_string())?;
+            self.shared.count(self.member.rank, Some(calls::number(call.operation, call.site)));
             launch(self, backend, algorithm)
         };
         let (operation, site) = (call.operation, call.site);

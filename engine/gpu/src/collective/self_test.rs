@@ -99,12 +99,26 @@ impl Test<'_> {
         body: &mut dyn FnMut(&mut Self) -> Result<(), Failure>,
         compare: &mut dyn FnMut(&mut Self) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let said = |error: BackendError| error.to_string();
         self.rank.shared.meet()?;
         self.round += 1;
         body(self)?;
         compare(self)?;
-        let (mut recordings, stream) = (Recordings::default(), std::sync::Arc::clone(&self.backend.gpu().stream));
+        let mut recordings = Recordings::default();
+        let result = self.replay(&mut recordings, body, compare);
+        if self.rank.shared.aborted_nccl() {
+            recordings.forget();
+        }
+        result
+    }
+
+    fn replay(
+        &mut self,
+        recordings: &mut Recordings,
+        body: &mut dyn FnMut(&mut Self) -> Result<(), Failure>,
+        compare: &mut dyn FnMut(&mut Self) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let said = |error: BackendError| error.to_string();
+        let stream = std::sync::Arc::clone(&self.backend.gpu().stream);
         let key = PassKey { name: "self-test", phase: Phase::Decode, rows: 0, logit_rows: 0 };
         recordings.begin(&stream).map_err(said)?;
         if let Err(failure) = body(self) {

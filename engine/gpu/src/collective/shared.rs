@@ -1,5 +1,6 @@
 //! What the ranks of one engine share. The first rank that comes makes it for all.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,12 @@ use super::together::Together;
 use crate::device::Gpu;
 
 /// How much longer than ranks wait for each other on the devices the host waits for a device: NCCL's kernels wait forever.
-const GRACE: Duration = Duration::from_secs(3);
+const GRACE: Duration = Duration::from_secs(1);
+/// How long the host waits for NCCL to abort.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// Stands for a call in [`SharedGroup::count`]: a recorded pass, with all of its calls.
+const REPLAYED: u64 = 0x8000;
 
 /// What a plan wants of collectives between GPUs.
 #[derive(Clone, Debug)]
@@ -45,6 +51,9 @@ pub struct SharedGroup {
     /// The first word on why the group ended.
     ended: Mutex<Option<String>>,
     failed: Mutex<Option<SelfTestFailure>>,
+    aborted: AtomicBool,
+    /// How many calls each rank has launched, times 65536, and the last one's number.
+    progress: Vec<AtomicU64>,
 }
 
 /// What exists once a rank has come.
@@ -58,8 +67,9 @@ impl SharedGroup {
     /// Ranks on these GPUs, as CUDA counts.
     pub fn new(ordinals: Vec<usize>, options: CollectiveOptions) -> Self {
         let together = Together::new(ordinals.len());
-        let (made, ended, failed) = Default::default();
-        Self { ordinals, options, made, together, ended, failed }
+        let (made, ended, failed, aborted) = Default::default();
+        let progress = ordinals.iter().map(|_| AtomicU64::new(0)).collect();
+        Self { ordinals, options, made, together, ended, failed, aborted, progress }
     }
 
     /// Windows and rank `rank`'s NCCL communicator, where the plan has a use for it. Errors: no peer access, no memory,
@@ -103,7 +113,14 @@ impl SharedGroup {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(Made { group, nccl }) = made else { return };
         group.abort();
+        self.aborted.store(true, Ordering::SeqCst);
         abort_all(nccl.into_iter().flatten());
+    }
+
+    /// Whether communicators of NCCL were aborted: recorded calls must not be destroyed after that, because they refer to
+    /// memory of the communicator.
+    pub(crate) fn aborted_nccl(&self) -> bool {
+        self.options.plan.uses("nccl") && self.aborted.load(Ordering::SeqCst)
     }
 
     /// Why the group ended, if it did: what the devices say, else what the host said.
@@ -136,14 +153,36 @@ impl SharedGroup {
         while !gpu.idle(operation)? {
             if begin.elapsed() > limit {
                 let (gpu, seconds) = (gpu.context.ordinal(), limit.as_secs_f64());
-                let message =
-                    format!("GPU {gpu} has not finished within {seconds:.1} s: a rank is missing from a sum by NCCL");
+                let message = format!("GPU {gpu} has not finished within {seconds:.1} s: {}", self.missing());
                 self.poison(&message);
                 return Err(BackendError::Device { operation, message });
             }
             std::hint::spin_loop();
         }
         gpu.synchronise(operation)
+    }
+
+    /// Rank `rank` is about to launch the call of this number, or to replay a pass where there is none.
+    pub(crate) fn count(&self, rank: usize, call: Option<u32>) {
+        let before = self.progress[rank].load(Ordering::Relaxed) >> 16;
+        let number = call.map_or(REPLAYED, |number| u64::from(number) & (REPLAYED - 1));
+        self.progress[rank].store((before + 1) << 16 | number, Ordering::Relaxed);
+    }
+
+    /// Which ranks have launched less than others, and what they launched last.
+    fn missing(&self) -> String {
+        let progress: Vec<u64> = self.progress.iter().map(|rank| rank.load(Ordering::Relaxed)).collect();
+        let most = progress.iter().map(|word| word >> 16).max().unwrap_or(0);
+        let behind = progress.iter().enumerate().filter(|(_, word)| *word >> 16 < most);
+        let words = behind.map(|(rank, word)| {
+            let last = match word & 0xffff {
+                REPLAYED => "a recorded pass".to_owned(),
+                number => calls::name(number as u32),
+            };
+            format!("rank {rank} stopped after {last}, {} calls behind", most - (word >> 16))
+        });
+        let words = words.collect::<Vec<_>>().join("; ");
+        if words.is_empty() { "every rank has launched as much, but a device does not end".to_owned() } else { words }
     }
 
     /// Notes which algorithm failed its test; the first one stays.
@@ -171,11 +210,13 @@ fn abort_all(ranks: impl Iterator<Item = Arc<NcclRank>>) {
     }
     drop(sender);
     // Nothing is sent: the channel closes when the last thread is done.
-    let _: Result<(), _> = ended.recv_timeout(GRACE);
+    let _: Result<(), _> = ended.recv_timeout(FAREWELL);
 }
 
 #[cfg(test)]
 mod tests {
+    use engine::collective::{Operation, Site};
+
     use super::*;
 
     fn group(ranks: usize) -> Arc<SharedGroup> {
@@ -200,6 +241,20 @@ mod tests {
             assert_eq!(thread.join().expect("no panic"), Err("rank 2: no memory".to_owned()));
         }
         assert_eq!(group.meet(), Err("rank 2: no memory".to_owned()));
+    }
+
+    #[test]
+    fn a_rank_that_launched_less_is_named_with_its_last_call() {
+        let group = group(3);
+        assert!(group.missing().contains("every rank"));
+        let call = calls::number(Operation::AllReduce, Site::AttentionOutput);
+        for rank in [0, 1, 2, 0, 2, 0] {
+            group.count(rank, Some(call));
+        }
+        group.count(2, None);
+        assert_eq!(group.missing(), "rank 1 stopped after all_reduce at attention_output, 2 calls behind");
+        group.count(0, None);
+        assert!(group.missing().contains("rank 2 stopped after a recorded pass, 1 calls behind"));
     }
 
     #[test]

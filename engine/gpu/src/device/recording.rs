@@ -20,6 +20,11 @@ pub struct Recordings {
 }
 
 impl Recordings {
+    /// Leaves the recordings to the end of the process: what they hold of a library is gone already.
+    pub fn forget(&mut self) {
+        self.graphs.drain().for_each(|(_, graph)| std::mem::forget(graph));
+    }
+
     /// How many passes are recorded.
     pub fn count(&self) -> usize {
         self.graphs.len()
