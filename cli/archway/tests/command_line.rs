@@ -86,17 +86,22 @@ fn doctor_describes_the_machine_and_ends_with_a_verdict() {
     assert!(text.contains("Libraries") && text.contains("Chosen by --device auto"), "{text}");
 }
 
-/// A server with the mock engine, killed when dropped.
+/// A server, killed when dropped.
 struct Server {
     child: Child,
     address: String,
 }
 
 impl Server {
+    /// With the mock engine.
     fn start(more: &[&str]) -> Self {
+        Self::run(&[&["--mock-engine"], more].concat())
+    }
+
+    fn run(arguments: &[&str]) -> Self {
         let mut child = archway()
-            .args(["serve", "--mock-engine", "--port", "0", "--log-level", "warn"])
-            .args(more)
+            .args(["serve", "--port", "0", "--log-level", "warn"])
+            .args(arguments)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -113,6 +118,19 @@ impl Server {
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         text
+    }
+
+    /// A completion request, sent.
+    fn complete(&self, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(
+            stream,
+            "POST /v1/completions HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        stream
     }
 
     fn ready(&self) {
@@ -144,15 +162,7 @@ fn a_server_listens_drains_and_ends_well() {
     let info = server.get("/server_info");
     assert!(info.contains(r#""mock-interval":{"value":20,"origin":"flag"}"#), "{info}");
 
-    let body = r#"{"model":"m","prompt":"abcdefghij","max_tokens":20,"ignore_eos":true}"#;
-    let mut stream = TcpStream::connect(&server.address).unwrap();
-    write!(
-        stream,
-        "POST /v1/completions HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\n\
-         content-length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .unwrap();
+    let mut stream = server.complete(r#"{"model":"m","prompt":"abcdefghij","max_tokens":20,"ignore_eos":true}"#);
     std::thread::sleep(Duration::from_millis(100));
     server.signal(Signal::TERM);
     std::thread::sleep(Duration::from_millis(50));
@@ -161,6 +171,30 @@ fn a_server_listens_drains_and_ends_well() {
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.contains(r#""completion_tokens":20"#), "{answer}");
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
+}
+
+/// Two ranks of eight layers: a prompt, then seven steps of one token.
+#[test]
+fn an_answer_says_which_collectives_ran_for_it() {
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../engine/tests/config/llama-tiny.json");
+    let server =
+        Server::run(&[model, "--device", "cpu", "--load-format", "dummy", "-tp", "2", "--max-model-len", "64"]);
+    server.ready();
+    let body = r#"{"model":"llama-tiny","prompt":[1,2,3,4],"max_tokens":8,"ignore_eos":true,"archway_usage":true}"#;
+    for _ in 0..2 {
+        let mut answer = String::new();
+        server.complete(body).read_to_string(&mut answer).unwrap();
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        let answer: serde_json::Value = serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {body}"));
+        let collectives = answer["usage"]["archway"]["collectives"].as_array().unwrap();
+        let calls = |site: &str, phase: &str| {
+            let same = |row: &&serde_json::Value| row["site"] == site && row["phase"] == phase;
+            collectives.iter().filter(same).map(|row| row["calls"].as_u64().unwrap()).sum::<u64>()
+        };
+        let found = [("mlp_output", "prefill"), ("mlp_output", "decode"), ("embedding", "decode")];
+        assert_eq!(found.map(|(site, phase)| calls(site, phase)), [8, 56, 7], "{collectives:?}");
+        assert!(collectives.iter().all(|row| row["algorithm"] == "shared_memory"), "{collectives:?}");
+    }
 }
 
 #[test]

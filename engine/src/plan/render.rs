@@ -50,7 +50,8 @@ fn head(text: &mut String, plan: &Plan) -> fmt::Result {
             writeln!(text, "assumed   {}; nobody asked the machine", machine.assumed.join("; "))?;
         }
         if let Some(tuning) = &plan.tuning {
-            let fits = if tuning.differences.is_empty() { "measured here" } else { "measured elsewhere" };
+            let fits =
+                if tuning.differences.is_empty() { "fits what is known of the machine" } else { "of another machine" };
             writeln!(text, "tuning    {} ({fits})", tuning.file)?;
         }
     } else {
