@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one go: tests/gpu/run.sh PROGRAMS OUT [PART...]
 # PROGRAMS: a folder with archway and the example programs `kernels`, `models` and `faults` of engine-gpu.
-# OUT: where logs go. Parts: doctor kernels models faults demo speed batches verify eagle serve memcheck racecheck (default: doctor
-# kernels models faults). The parts eagle and serve write random weights to SCRATCH (/tmp), 1 and 16 GB.
+# OUT: where logs go. Parts: doctor kernels models faults demo speed batches verify eagle serve ranks memcheck racecheck (default:
+# doctor kernels models faults). The part ranks needs RANKS (2) GPUs. The parts eagle and serve write random weights to SCRATCH (/tmp), 1 and 16 GB.
 set -u
 programs=${1:?folder of the programs}
 out=${2:?folder for logs}
@@ -42,6 +42,11 @@ for chosen in $parts; do
         ;;
     models) LINES_SHOWN=60 part models "$programs/models" "$root/tests/golden" ;;
     faults) part faults "$programs/faults" ;;
+    ranks)
+        LINES_SHOWN=60 part ranks "$programs/models" ranks "${RANKS:-2}" "$root/tests/golden"
+        part stall "$programs/faults" stall
+        part ranks-8b "$programs/models" speed "$root/models/shapes/llama-3.1-8b.json" "${RANKS:-2}"
+        ;;
     demo)
         part demo-model "$programs/models" "${DEMO_MODEL:?the demo model, a .gguf file}"
         part demo "$programs/archway" bench latency --device cuda --model "$DEMO_MODEL" --input-len 512 --output-len 256
