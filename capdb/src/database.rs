@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::assembly::{Assembly, Index};
+use crate::assembly::{Assembly, Index, check_schema_words};
 use crate::load::{self, FileKind, Loaded, TextFile};
 use crate::problem::{Problem, Severity};
 use crate::record::Overlay;
@@ -15,10 +15,10 @@ mod embedded {
 /// Why a database cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("cannot read the database in {path}: {cause}")]
+    #[error("cannot read {path}: {cause}")]
     Io { path: String, cause: std::io::Error },
     /// `capdb validate` shows all of them with their places.
-    #[error("the database has {} error(s), the first: {}; `capdb validate` shows them all", .0.len(), load::first_error(.0))]
+    #[error("{} error(s), the first: {}; `capdb validate` shows them all, with a path those of one file", .0.len(), load::first_error(.0))]
     Invalid(Vec<Problem>),
     #[error("{path}: the overlay applies to `{id}`, and there is no such record; known are {}", .known.join(", "))]
     OverlayTarget { path: String, id: String, known: Vec<String> },
@@ -84,16 +84,25 @@ impl Database {
         }
     }
 
-    /// Lays a site overlay over every record that it applies to. Errors: a file that is no overlay, or one for a record
-    /// that does not exist.
+    /// Lays a site overlay over every record that it applies to. Errors: a file that is no overlay, or one of another
+    /// schema, ladders that cannot be followed, a record that does not exist. `capdb validate` finds more.
     pub fn with_overlay(mut self, file: TextFile) -> Result<Self, OpenError> {
         let mut loaded = Loaded { kind: Some(FileKind::Overlay), ..Loaded::read(file) };
-        let problems = std::mem::take(&mut loaded.document.problems);
+        let mut problems = std::mem::take(&mut loaded.document.problems);
+        check_schema_words(std::slice::from_ref(&loaded), &mut problems);
         if problems.iter().any(|problem| problem.severity == Severity::Error) {
             return Err(OpenError::Invalid(problems));
         }
         let (overlay, _newer) =
             crate::typed::read::<Overlay>(&mut loaded).map_err(|problem| OpenError::Invalid(vec![problem]))?;
+        let ladders = overlay.allreduce.iter().flat_map(|allreduce| &allreduce.preferred);
+        let faults: Vec<Problem> = ladders
+            .filter_map(crate::record::Ladder::fault)
+            .map(|what| Problem::error("ladder-order", &loaded.file.path, 0..0, what))
+            .collect();
+        if !faults.is_empty() {
+            return Err(OpenError::Invalid(faults));
+        }
         if self.index.id_of(&overlay.applies_to) != Some(overlay.applies_to.as_str()) {
             let (path, id) = (loaded.file.path.clone(), overlay.applies_to.clone());
             return Err(OpenError::OverlayTarget { path, id, known: self.index.ids() });

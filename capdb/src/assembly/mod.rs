@@ -224,7 +224,8 @@ fn single<T: DeserializeOwned>(files: &mut [Loaded], kind: FileKind, problems: &
     value.unwrap_or_else(|| serde_json::from_str(empty).expect("the stand-in has the form of its type"))
 }
 
-fn check_schema_words(files: &[Loaded], problems: &mut Vec<Problem>) {
+/// A file whose `schema:` is missing, or is one that this program does not read.
+pub(crate) fn check_schema_words(files: &[Loaded], problems: &mut Vec<Problem>) {
     for loaded in files {
         let (Some(kind), Some(root)) = (loaded.kind, loaded.root()) else { continue };
         let path = &loaded.file.path;

@@ -113,6 +113,21 @@ pub struct Ladder {
     pub evidence: Option<Evidence>,
 }
 
+impl Ladder {
+    /// Why it cannot be followed: it has no rung, or its sizes do not ascend.
+    pub fn fault(&self) -> Option<String> {
+        let Self { world_size, topology, .. } = self;
+        let fault = |what: String| Some(format!("the ladder of {world_size} ranks on {topology} {what}"));
+        if self.ladder.is_empty() {
+            return fault("has no rung".to_owned());
+        }
+        let rungs = self.ladder.windows(2).map(|pair| (pair[0].up_to, pair[1].up_to));
+        let times = self.times.windows(2).map(|pair| (pair[0].bytes, pair[1].bytes));
+        let (low, high) = rungs.chain(times).find(|(low, high)| high <= low)?;
+        fault(format!("goes from {low} to {high}; its sizes must ascend"))
+    }
+}
+
 /// Time of one message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

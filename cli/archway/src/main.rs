@@ -2,6 +2,9 @@
 //!
 //! stdout is data, stderr is talk. Exit codes: 0 done, 1 findings, 2 cannot.
 
+#[macro_use]
+mod output;
+
 mod cache;
 mod cli;
 mod commands;
@@ -19,9 +22,14 @@ mod settings;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let (cli, notes) = match cli::parse(std::env::args().collect()) {
-        Ok(parsed) => parsed,
-        Err(code) => return code,
+    let arguments = std::env::args_os().map(std::ffi::OsString::into_string).collect::<Result<Vec<_>, _>>();
+    let (cli, notes) = match arguments.map(cli::parse) {
+        Ok(Ok(parsed)) => parsed,
+        Ok(Err(code)) => return code,
+        Err(argument) => {
+            eprintln!("error: the argument {} is no UTF-8; give names in UTF-8", argument.display());
+            return ExitCode::from(2);
+        }
     };
     for note in notes {
         eprintln!("note: {note}");

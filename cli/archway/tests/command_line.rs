@@ -238,3 +238,34 @@ fn the_demo_streams_to_stdout_and_talks_to_stderr() {
     assert_eq!(out, "user: hello\nassistant: \n");
     assert!(err.contains("> hello") && err.contains("prompt: 23 tokens"), "{err}");
 }
+
+/// A reader that has gone ends the program quietly, a full disk with an error.
+#[test]
+fn stdout_that_cannot_be_written_is_no_panic() {
+    let plan = || {
+        let mut command = archway();
+        command.args(["plan", concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/shapes/llama-3.1-8b.json")]);
+        command.args(["--gpu", "h200"]).stderr(Stdio::piped());
+        command
+    };
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = plan().stdout(full).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("cannot write to stdout"), "{said}");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = plan().stdout(writer).output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+}
+
+#[test]
+fn an_argument_that_is_no_utf_8_is_named() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let name = std::ffi::OsStr::from_bytes(b"bad\xffname");
+    let output = archway().arg("plan").arg(name).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("is no UTF-8"), "{said}");
+}

@@ -63,3 +63,21 @@ fn what_cannot_be_concluded_from_is_an_error_that_says_what_to_do() {
     let missing = said(&["plan", "models/shapes/llama-3.1-8b.json", "--gpu", "h200", "--tuning", "/nowhere/site.yaml"]);
     assert!(missing.contains("/nowhere/site.yaml") && missing.contains("--tuning none"), "{missing}");
 }
+
+#[test]
+fn figures_and_what_is_no_file_are_not_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let figures = folder.path().join("figures.json").display().to_string();
+    let data = root().join("engine/tests/data/tuning/two-h200.json");
+    std::fs::copy(&data, &figures).unwrap();
+    let said = |out: &str| {
+        let output = archway(&["tune", "--from", &figures, "--out", out]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(said(&figures).contains("--from names the same file"), "{}", said(&figures));
+    assert!(said("/dev/null").contains("no regular file"), "{}", said("/dev/null"));
+    assert!(said(&folder.path().display().to_string()).contains("no regular file"));
+    assert_eq!(std::fs::read(&figures).unwrap(), std::fs::read(data).unwrap());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}

@@ -117,8 +117,12 @@ fn warnings(request: &PlanRequest, model: &ModelReport, sites: &[SiteReport]) ->
     warnings.extend(request.draft.iter().flat_map(|draft| draft.warnings.iter().map(|why| format!("the head {why}"))));
     warnings.extend(request.config.unserved.iter().map(|why| format!("this plan cannot be served: {why}")));
     for site in sites.iter().filter(|site| site.verdict == PlanVerdict::Fallback) {
-        let reasons: Vec<&str> =
-            site.reasons.iter().filter(|reason| reason.class == "gap").map(|reason| reason.reason.as_str()).collect();
+        let of = |wanted: fn(&str) -> bool| -> Vec<&str> {
+            site.reasons.iter().filter(|reason| wanted(&reason.class)).map(|reason| reason.reason.as_str()).collect()
+        };
+        let gaps = of(|class| class == "gap");
+        // Where nothing is missing from the machine, a rule is what kept it from being taken.
+        let reasons = if gaps.is_empty() { of(|_| true) } else { gaps };
         warnings.push(format!(
             "{} in {} falls back to {}: {}",
             site.site.name(),

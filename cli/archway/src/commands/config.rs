@@ -38,7 +38,7 @@ struct Show {
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
-        Command::Schema => print!("{}", schema::text()?),
+        Command::Schema => println!("{}", schema::text()?.trim_end()),
         Command::Show(show) => print_settings(show)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -18,7 +18,7 @@ use engine_gpu::measure::{
 use engine_gpu::probe::links;
 
 use crate::date;
-use crate::files::write_whole;
+use crate::files::{writable, write_whole};
 use crate::gpus::{Joined, MeasuredGpus, measured_kernels};
 use crate::loader::tuning::usual_file;
 
@@ -58,6 +58,7 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let begin = Instant::now();
+    check_files(arguments)?;
     let measurement = match &arguments.from {
         Some(file) => read(file)?,
         None => measure(arguments)?,
@@ -77,6 +78,23 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         out.display()
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// Before the work: what it gives can be written, and nothing that was given is written over.
+fn check_files(arguments: &Arguments) -> Result<()> {
+    let mut files: Vec<(&str, PathBuf)> = Vec::new();
+    if let Some(from) = &arguments.from {
+        files.push(("--from", fs::canonicalize(from).unwrap_or_else(|_| from.clone())));
+    }
+    for (flag, file) in [("--out", &arguments.out), ("--figures", &arguments.figures)] {
+        let Some(file) = file else { continue };
+        let target = writable(file).context(flag)?;
+        if let Some((other, _)) = files.iter().find(|(_, known)| *known == target) {
+            anyhow::bail!("{flag} {}: {other} names the same file; name another", file.display());
+        }
+        files.push((flag, target));
+    }
+    Ok(())
 }
 
 fn read(file: &Path) -> Result<Measurement> {

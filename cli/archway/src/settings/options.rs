@@ -143,7 +143,7 @@ pub struct Options {
     #[arg(long, value_name = "FOLDER", help_heading = "Plan")]
     pub capdb: Option<String>,
     /// Tuning that `archway tune` wrote, laid over the database; `none` for no tuning. Default: what it wrote for this
-    /// machine, if anything.
+    /// machine, if anything; `archway plan`, which asks no machine, takes none by itself.
     #[arg(long, value_name = "FILE", help_heading = "Plan")]
     pub tuning: Option<String>,
 

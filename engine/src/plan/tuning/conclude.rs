@@ -43,28 +43,40 @@ pub fn algorithm(ladder: &[Step], bytes: u64) -> Option<AlgorithmId> {
     ladder.iter().find(|step| bytes <= step.up_to).map(|step| step.algorithm)
 }
 
+/// Whether summing and normalising in one kernel pays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fusing {
+    Unmeasured,
+    /// The smallest message that was measured, of so many bytes, is faster in two kernels.
+    Never(u64),
+    /// Up to messages of so many bytes.
+    UpTo(u64),
+}
+
 /// The largest message that its own ladder's algorithm sums and normalises in one kernel no slower than in two, and so
-/// for all that were measured below it. None where fusing does not pay at all, or was not measured.
-pub fn fusion_limit(group: &Group, ladder: &[Step]) -> Option<u64> {
+/// for all that were measured below it.
+pub fn fusing(group: &Group, ladder: &[Step]) -> Fusing {
     let mut sizes: BTreeMap<u64, Vec<&NormPoint>> = BTreeMap::new();
     for norm in &group.norms {
         sizes.entry(norm.bytes()).or_default().push(norm);
     }
-    let mut limit = None;
+    let mut limit = Fusing::Unmeasured;
     for (bytes, points) in sizes {
         let Some(own) = algorithm(ladder, bytes).filter(|own| *own != AlgorithmId::Nccl) else { break };
         let time = |fused: bool, width: u32| {
             let same = |norm: &&&NormPoint| (norm.algorithm, norm.fused, norm.width) == (own, fused, width);
             points.iter().find(same).map(|norm| norm.microseconds)
         };
-        let pays = |width: u32| match (time(true, width), time(false, width)) {
-            (Some(fused), Some(unfused)) => fused <= unfused * (1.0 + TOLERANCE),
-            _ => false,
-        };
-        if !points.iter().all(|norm| pays(norm.width)) {
+        // None where one of the two was not measured.
+        let pays = |width: u32| Some(time(true, width)? <= time(false, width)? * (1.0 + TOLERANCE));
+        let answers: Vec<Option<bool>> = points.iter().map(|norm| pays(norm.width)).collect();
+        if !answers.iter().all(|pays| *pays == Some(true)) {
+            if limit == Fusing::Unmeasured && answers.contains(&Some(false)) {
+                limit = Fusing::Never(bytes);
+            }
             break;
         }
-        limit = Some(bytes);
+        limit = Fusing::UpTo(bytes);
     }
     limit
 }

@@ -1,5 +1,8 @@
 //! What was measured, before anything is concluded from it.
 
+use std::collections::BTreeSet;
+
+use capdb::quantity::Version;
 use capdb::record::{AlgorithmId, Dtype, Topology};
 use serde::{Deserialize, Serialize};
 
@@ -84,6 +87,10 @@ pub enum MeasurementError {
     Twice(u32),
     #[error("a group of {0} ranks sums nothing; world sizes are 2 to 1024")]
     WorldSize(u32),
+    #[error("the group of {0} ranks holds no sums; leave it out or measure it again")]
+    NoSums(u32),
+    #[error("{ranks} ranks: {what} was measured twice, and nothing says which of the two counts; keep one")]
+    Repeated { ranks: u32, what: String },
     #[error("`{value}` is no {what}")]
     Word { what: &'static str, value: String },
     #[error("the record cannot carry the overlay: {0}")]
@@ -93,21 +100,46 @@ pub enum MeasurementError {
     Contradiction(String),
 }
 
+impl SumPoint {
+    fn name(&self) -> String {
+        format!("{} of {} bytes of {}", self.algorithm, self.bytes, self.dtype)
+    }
+}
+
 impl NormPoint {
+    fn name(&self) -> String {
+        let kernels = if self.fused { "with norm in one kernel" } else { "and norm in two kernels" };
+        format!("{} {kernels}, {} x {}", self.algorithm, self.rows, self.width)
+    }
+
     /// Of a rank's message, in bf16.
     pub fn bytes(&self) -> u64 {
         u64::from(self.rows) * u64::from(self.width) * 2
     }
 }
 
+/// Four digits, two, two, with hyphens between.
+fn is_date(text: &str) -> bool {
+    let form = |(at, byte): (usize, u8)| if at == 4 || at == 7 { byte == b'-' } else { byte.is_ascii_digit() };
+    text.len() == 10 && text.bytes().enumerate().all(form)
+}
+
 impl Measurement {
-    /// Errors: another form, no figures, times that are none, a world size twice.
+    /// Errors: another form, no figures, times that are none, a world size or a figure twice, a date or a driver's
+    /// version that is none.
     pub fn check(&self) -> Result<(), MeasurementError> {
         if self.schema != SCHEMA {
             return Err(MeasurementError::Schema { found: self.schema.clone() });
         }
         if self.groups.iter().all(|group| group.sums.is_empty()) {
             return Err(MeasurementError::Empty);
+        }
+        let word = |what: &'static str, value: &str| Err(MeasurementError::Word { what, value: value.to_owned() });
+        if !is_date(&self.date) {
+            return word("date such as 2026-11-30", &self.date);
+        }
+        if self.driver.parse::<Version>().is_err() {
+            return word("version of a driver such as 580.159.04", &self.driver);
         }
         for (number, group) in self.groups.iter().enumerate() {
             if !(2..=1024).contains(&group.world_size) {
@@ -116,7 +148,11 @@ impl Measurement {
             if self.groups[..number].iter().any(|other| other.world_size == group.world_size) {
                 return Err(MeasurementError::Twice(group.world_size));
             }
+            if group.sums.is_empty() {
+                return Err(MeasurementError::NoSums(group.world_size));
+            }
             group.check_times()?;
+            group.check_repeats()?;
         }
         Ok(())
     }
@@ -129,18 +165,31 @@ impl Measurement {
 
 impl Group {
     fn check_times(&self) -> Result<(), MeasurementError> {
-        let sums = self.sums.iter().map(|sum| (format!("{} of {} bytes", sum.algorithm, sum.bytes), sum.microseconds));
-        let norms = self
-            .norms
-            .iter()
-            .map(|norm| (format!("{} and norm of {} x {}", norm.algorithm, norm.rows, norm.width), norm.microseconds));
-        for (what, value) in sums.chain(norms) {
-            if !(value.is_finite() && value > 0.0) {
-                return Err(MeasurementError::Time { what, value: value.to_string() });
+        let sums = self.sums.iter().map(|sum| (sum.name(), sum.microseconds, sum.spread));
+        let norms = self.norms.iter().map(|norm| (norm.name(), norm.microseconds, norm.spread));
+        for (what, time, spread) in sums.chain(norms) {
+            let what = format!("{} ranks, {what}", self.world_size);
+            if !(time.is_finite() && time > 0.0) {
+                return Err(MeasurementError::Time { what, value: time.to_string() });
+            }
+            // More than the longest of the rounds cannot lie between two of them.
+            if !(0.0..=1e6 * time).contains(&spread) {
+                return Err(MeasurementError::Time { what: format!("{what}, spread"), value: spread.to_string() });
             }
         }
         if self.sums.iter().any(|sum| sum.bytes == 0) || self.norms.iter().any(|norm| norm.bytes() == 0) {
             return Err(MeasurementError::Word { what: "message", value: "0 bytes".to_owned() });
+        }
+        Ok(())
+    }
+
+    fn check_repeats(&self) -> Result<(), MeasurementError> {
+        let mut seen = BTreeSet::new();
+        let names = self.sums.iter().map(SumPoint::name).chain(self.norms.iter().map(NormPoint::name));
+        for what in names {
+            if !seen.insert(what.clone()) {
+                return Err(MeasurementError::Repeated { ranks: self.world_size, what });
+            }
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use super::conclude::{Step, fusion_limit, ladder};
+use super::conclude::{Fusing, Step, fusing, ladder};
 use super::*;
 use crate::model::ModelConfig;
 use crate::plan::{AlgorithmId, Dtype, GpuFacts, Machine, PlanRequest, PlanVerdict, Topology, build};
@@ -61,14 +61,16 @@ fn the_ladder_takes_the_fastest_and_does_not_flutter() {
 fn fusing_ends_where_it_first_costs() {
     let mut group = recorded().groups.remove(0);
     let steps = ladder(&group.sums, Dtype::Bf16);
-    assert_eq!(fusion_limit(&group, &steps), Some(64 * 7168 * 2));
+    assert_eq!(fusing(&group, &steps), Fusing::UpTo(64 * 7168 * 2));
     // One width is enough: a limit holds for every model.
     for norm in group.norms.iter_mut().filter(|norm| norm.fused && (norm.rows, norm.width) == (16, 4096)) {
         norm.microseconds = 5.0;
     }
-    assert_eq!(fusion_limit(&group, &steps), Some(8 * 7168 * 2));
+    assert_eq!(fusing(&group, &steps), Fusing::UpTo(8 * 7168 * 2));
     group.norms.iter_mut().filter(|norm| norm.fused).for_each(|norm| norm.microseconds *= 10.0);
-    assert_eq!(fusion_limit(&group, &steps), None);
+    assert!(matches!(fusing(&group, &steps), Fusing::Never(_)));
+    group.norms.clear();
+    assert_eq!(fusing(&group, &steps), Fusing::Unmeasured);
 }
 
 /// The same measurement gives the same file, the file opens, and the plan follows it: at every size that was measured
@@ -162,10 +164,14 @@ fn what_is_no_measurement_is_refused_with_its_reason() {
     assert!(failed(&|m| m.schema = "measurement/2".to_owned()).contains("measurement/2"));
     assert!(failed(&|m| m.groups.clear()).contains("no figures"));
     assert!(failed(&|m| m.groups[0].sums[0].microseconds = f64::NAN).contains("NaN"));
-    assert!(failed(&|m| m.groups[0].norms[0].microseconds = 0.0).contains("one_shot and norm"));
+    assert!(failed(&|m| m.groups[0].norms[0].microseconds = 0.0).contains("one_shot with norm in one kernel"));
     assert!(failed(&|m| m.groups[0].world_size = 1).contains("1 ranks"));
     assert!(failed(&|m| m.groups.push(m.groups[0].clone())).contains("measured twice"));
     assert!(failed(&|m| m.record = "h2000".to_owned()).contains("no record `h2000`"));
+    assert!(failed(&|m| m.date = "yesterday".to_owned()).contains("`yesterday` is no date"));
+    assert!(failed(&|m| m.driver = "banana".to_owned()).contains("`banana` is no version"));
+    assert!(failed(&|m| m.groups[0].sums[0].spread = -5.0).contains("spread"));
+    assert!(failed(&|m| m.groups[0].sums.extend_from_within(..1)).starts_with("2 ranks: "));
 }
 
 #[test]
@@ -177,6 +183,10 @@ fn a_file_that_is_no_tuning_is_refused() {
     assert!(refused("schema: overlay/1\napplies_to: h2000\n").contains("no such record"));
     assert!(refused("schema: overlay/1\n").contains("applies_to"));
     assert!(refused("a: [").contains("error"));
+    let text = tune(Database::embedded(), &recorded()).unwrap().text;
+    assert!(refused(&text.replace("overlay/1", "overlay/9")).contains("newer than this program"));
+    let (rung, lower) = ("{up_to: 128MiB, use: two_shot}", "{up_to: 1KiB, use: two_shot}");
+    assert!(refused(&text.replace(rung, lower)).contains("must ascend"));
     let missing = lay_tuning(Database::embedded(), Path::new("/nowhere/site.yaml")).unwrap_err().to_string();
     assert!(missing.contains("/nowhere/site.yaml"), "{missing}");
 }
@@ -224,4 +234,18 @@ fn predictions_rest_on_measured_times() {
     let nccl = predicted(&database, crate::plan::AllReduceChoice::Nccl);
     assert!(nccl.assumptions.iter().any(|line| line.contains("assumed")), "{nccl:?}");
     assert!(measured.decode_seconds < nccl.decode_seconds);
+}
+
+/// Fusing that was measured and did not pay is off, whatever the record says of it; one that was not measured is left
+/// to the record.
+#[test]
+fn fusing_that_does_not_pay_is_off() {
+    let mut measurement = recorded();
+    let fused = measurement.groups[0].norms.iter_mut().filter(|norm| norm.fused);
+    fused.for_each(|norm| norm.microseconds *= 10.0);
+    let tuned = tune(Database::embedded(), &measurement).unwrap();
+    assert!(tuned.lines.iter().any(|line| line.contains("in a kernel of their own")), "{:?}", tuned.lines);
+    let (_folder, path) = overlay(&tuned.text);
+    let plan = planned(&path, &MachineFacts::default(), true);
+    assert_eq!((plan.sites[0].algorithm.as_deref(), plan.sites[0].fusion.as_str()), (Some("one_shot"), "none"));
 }

@@ -8,7 +8,7 @@ use capdb::load::TextFile;
 use capdb::quantity::{Size, Version};
 use capdb::record::{AlgorithmId, AllReduce, Dtype, Fusion, FusionId, Support};
 
-use super::conclude::{Step, algorithm, fusion_limit, ladder};
+use super::conclude::{Fusing, Step, algorithm, fusing, ladder};
 use super::fit::{MachineFacts, topology_key};
 use super::measurement::{Group, Measurement, MeasurementError};
 
@@ -31,8 +31,11 @@ struct Addition<'a> {
     ladders: Vec<(Dtype, Vec<Step>)>,
     /// The cap of symmetric memory, where the record's is lower than the ladders or missing.
     cap: Option<u64>,
-    fusion: Option<u64>,
+    fusing: Fusing,
 }
+
+/// The limit of what is never to be fused: no message is as small.
+const NO_MESSAGE: u64 = 1;
 
 /// Concludes, writes, reads back, and asks the database with the overlay about every size that was measured. Errors: a
 /// measurement that is none, a record that is unknown or cannot carry it.
@@ -69,8 +72,8 @@ impl<'a> Addition<'a> {
         let cap = caps.and_then(|caps| caps.get(&group.world_size)).map(|size| size.bytes());
         let raised = highest.filter(|highest| caps.is_some() && cap.is_none_or(|cap| cap < *highest));
         let bf16 = ladders.iter().find(|(dtype, _)| *dtype == Dtype::Bf16).map_or(&[][..], |(_, steps)| steps);
-        let fusion = if fusible { fusion_limit(group, bf16) } else { None };
-        Self { group, cap: raised, fusion, ladders }
+        let fusing = if fusible { fusing(group, bf16) } else { Fusing::Unmeasured };
+        Self { group, cap: raised, fusing, ladders }
     }
 
     fn lines(&self) -> Vec<String> {
@@ -84,9 +87,17 @@ impl<'a> Addition<'a> {
         lines.extend(
             self.cap.map(|cap| format!("{world_size} ranks: symmetric memory takes messages to {}", size(cap))),
         );
-        lines.push(match self.fusion {
-            Some(limit) => format!("{world_size} ranks: residual and norm in the same kernel to {}", size(limit)),
-            None => format!("{world_size} ranks: fusing did not pay or was not measured; the record's limit stays"),
+        lines.push(match self.fusing {
+            Fusing::UpTo(limit) => {
+                format!("{world_size} ranks: residual and norm in the same kernel to {}", size(limit))
+            }
+            Fusing::Never(bytes) => {
+                format!(
+                    "{world_size} ranks: residual and norm in a kernel of their own, faster from {} on",
+                    size(bytes)
+                )
+            }
+            Fusing::Unmeasured => format!("{world_size} ranks: fusing was not measured; the record's limit stays"),
         });
         lines
     }
@@ -122,9 +133,11 @@ impl<'a> Addition<'a> {
                 }
             }
         }
-        match self.fusion.filter(|limit| ask(Dtype::Bf16, *limit, FusionRequest::Auto).fusion.is_none()) {
-            Some(limit) => Err(failed(format!("{limit} bytes are not fused"))),
-            None => Ok(()),
+        let fused = |bytes: u64| ask(Dtype::Bf16, bytes, FusionRequest::Auto).fusion.is_some();
+        match self.fusing {
+            Fusing::UpTo(limit) if !fused(limit) => Err(failed(format!("{limit} bytes are not fused"))),
+            Fusing::Never(bytes) if fused(bytes) => Err(failed(format!("{bytes} bytes are fused"))),
+            _ => Ok(()),
         }
     }
 }
@@ -236,8 +249,19 @@ impl Writer<'_> {
     }
 
     fn fusions(&self, text: &mut String) {
-        let limits = limits(self.additions.iter().map(|addition| (addition.group, addition.fusion)));
-        let Some(own) = self.fusion.filter(|_| !limits.is_empty()) else { return };
+        let Some(own) = self.fusion else { return };
+        let listed = |group: &Group| own.world_sizes.as_ref().is_none_or(|sizes| sizes.contains(&group.world_size));
+        let limit = |Addition { group, fusing, .. }: &Addition<'_>| match fusing {
+            Fusing::UpTo(limit) => Some(*limit),
+            Fusing::Never(_) if listed(group) => Some(NO_MESSAGE),
+            Fusing::Never(_) | Fusing::Unmeasured => None,
+        };
+        let limits = limits(self.additions.iter().map(|addition| (addition.group, limit(addition))));
+        if limits.is_empty() {
+            return;
+        }
+        let paying: Vec<&Group> =
+            limits.iter().filter(|(_, limit)| *limit > NO_MESSAGE).map(|(group, _)| *group).collect();
         let _ = write!(text, "fusions:\n  {}:\n", FusionId::ResidualRmsnorm.word());
         let note = "residual and norm in the sum's kernel against a kernel each, bf16";
         // A kernel that was compared and timed runs here, whatever the record only guessed.
@@ -247,18 +271,14 @@ impl Writer<'_> {
         if let Some(mut sizes) = own.world_sizes.clone() {
             let known = sizes.len();
             sizes.extend(
-                limits
-                    .iter()
-                    .map(|(group, _)| group.world_size)
-                    .filter(|size| !sizes.contains(size))
-                    .collect::<Vec<_>>(),
+                paying.iter().map(|group| group.world_size).filter(|size| !sizes.contains(size)).collect::<Vec<_>>(),
             );
             sizes.sort_unstable();
             values.extend((sizes.len() > known).then(|| ("world_sizes", format!("[{}]", join(&sizes)))));
         }
         if let Some(mut topologies) = own.topologies.clone() {
             let known = topologies.len();
-            for (group, _) in &limits {
+            for group in &paying {
                 if !topologies.contains(&group.topology) {
                     topologies.push(group.topology);
                 }

@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::allreduce_charts::charts;
 use super::peers::Peers;
 use super::report;
-use crate::files::write_whole;
+use crate::files::{writable, write_whole};
 use crate::gpus::MeasuredGpus;
 use crate::plot::svg;
 use crate::settings::Bytes;
@@ -98,6 +98,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let gpus = MeasuredGpus::find(&database)?;
     let devices = gpus.devices(&arguments.devices)?;
     let peers = arguments.peers.as_deref().map(|file| Peers::read(file, devices.len())).transpose()?;
+    for file in [&arguments.figures, &arguments.plot].into_iter().flatten() {
+        writable(file)?;
+    }
     let plan = MeasurePlan { programmatic: !arguments.serial, ..gpus.plan(devices, arguments.window << 20) };
     let stall = if arguments.no_check { None } else { Some(check_stall(&plan, Duration::from_millis(500))?) };
     let mut reports = on_ranks(&plan, |rank| measure(arguments, rank))?;

@@ -44,8 +44,9 @@ pub struct Arguments {
     /// Measured runs of each kind.
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     runs: usize,
-    /// Also say what so many tokens per verify would give with the measured times. Simulated, not measured.
-    #[arg(long, value_name = "TOKENS")]
+    /// Also say what so many tokens per verify would give with the measured times: 1, the token that a verify pass always
+    /// gives, to 1 more than is drafted. Simulated, not measured.
+    #[arg(long, value_name = "TOKENS", value_parser = tokens_per_verify)]
     simulate_accept_length: Option<f64>,
     /// Print JSON.
     #[arg(long)]
@@ -84,6 +85,9 @@ struct Report {
     simulated: Option<Simulated>,
 }
 
+/// Tokens of the widest pass that anybody verifies.
+const MOST_VERIFIED: f64 = 64.0;
+
 /// What another acceptance would give with the measured times.
 #[derive(Serialize)]
 struct Simulated {
@@ -98,6 +102,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let options = resolve(&arguments.options, None)?.options;
     if loader::speculation::asked(&options)?.is_none() {
         bail!("no draft model is given; set --speculative-draft-model-path to an EAGLE-3 head's folder");
+    }
+    if let (Some(length), Some(steps)) = (arguments.simulate_accept_length, options.speculative_num_steps) {
+        ensure!(
+            length <= f64::from(steps) + 1.0,
+            "--simulate-accept-length {length}: {steps} drafted tokens give {} at most",
+            steps + 1
+        );
     }
     let plain = loader::prepare(&without_speculation(&options))?.load()?;
     let speculative = loader::prepare(&options)?.load()?;
@@ -118,6 +129,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let equal_answers = answers[0].iter().zip(&answers[1]).filter(|(plain, other)| plain == other).count();
     print_summary(arguments, &speculative, prompts.len(), kinds, equal_answers)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A verify pass gives one token more than it accepts, and accepts no more than were drafted.
+fn tokens_per_verify(text: &str) -> Result<f64, String> {
+    let wrong = || format!("`{text}` is no number of tokens per verify; 1 to {MOST_VERIFIED} are");
+    text.parse().ok().filter(|tokens| (1.0..=MOST_VERIFIED).contains(tokens)).ok_or_else(wrong)
 }
 
 fn without_speculation(options: &Options) -> Options {

@@ -1,0 +1,22 @@
+//! stdout: data, and no panic when the reader has gone or the disk is full.
+
+use std::fmt::Arguments;
+use std::io::{self, ErrorKind, Write};
+use std::process;
+
+/// The standard macro panics where stdout cannot be written.
+macro_rules! println {
+    ($($text:tt)*) => { $crate::output::line(::std::format_args!($($text)*)) };
+}
+
+/// Writes a line. A reader that has gone wants no more, so the program ends; anything else is an error, exit code 2.
+pub fn line(text: Arguments<'_>) {
+    let mut stdout = io::stdout().lock();
+    if let Err(error) = writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
+        if error.kind() == ErrorKind::BrokenPipe {
+            process::exit(0);
+        }
+        let _ = writeln!(io::stderr(), "error: cannot write to stdout: {error}");
+        process::exit(2);
+    }
+}
