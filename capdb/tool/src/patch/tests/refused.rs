@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use capdb::record::PatchProject;
 
@@ -105,6 +106,12 @@ fn a_file_that_a_process_holds_open_is_left_alone() {
     let plan = it.plan("b200", &Options::default()).unwrap();
     let file = File::open(it.path().join(UTILS)).unwrap();
     let mut holder = Command::new("sleep").arg("60").stdin(file).spawn().unwrap();
+    // While a program is being started, the system lets nobody look at its files.
+    let entry = format!("/proc/{}/fd/0", holder.id());
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while fs::read_link(&entry).is_err() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let before = it.files();
     let error = carry_out(&it.release(), &plan).unwrap_err();
     holder.kill().unwrap();
