@@ -106,11 +106,10 @@ fn a_file_that_a_process_holds_open_is_left_alone() {
     let plan = it.plan("b200", &Options::default()).unwrap();
     let file = File::open(it.path().join(UTILS)).unwrap();
     let mut holder = Command::new("sleep").arg("60").stdin(file).spawn().unwrap();
-    // A program that is just being started has no command yet, as threads of the kernel have none.
-    let command = format!("/proc/{}/cmdline", holder.id());
+    // A program that is just being started cannot be looked at yet.
     let deadline = Instant::now() + Duration::from_secs(10);
-    while !fs::read(&command).is_ok_and(|words| words.starts_with(b"sleep")) && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(5));
+    while would_be_refused(&it.release(), &plan).unwrap().users.is_empty() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
     }
     let before = it.files();
     let error = carry_out(&it.release(), &plan).unwrap_err();
