@@ -87,11 +87,16 @@ fn uses(process: &Process, root: &Path, project: PatchProject) -> Option<String>
 
 fn read(proc: &Path, pid: u32, root: &Path, project: PatchProject, files: &[PathBuf]) -> Option<Process> {
     let folder = proc.join(pid.to_string());
-    // Gone in between, or a thread of the kernel, which has no command.
+    // None where it is gone in between.
     let words = bounded(&folder.join("cmdline"))?;
-    let words: Vec<String> = words.split('\0').filter(|word| !word.is_empty()).map(str::to_owned).collect();
-    let program = words.first()?;
+    let mut words: Vec<String> = words.split('\0').filter(|word| !word.is_empty()).map(str::to_owned).collect();
     let exe = fs::read_link(folder.join("exe")).ok();
+    if words.is_empty() {
+        // A program that is just being started, or that has wiped its command, has a file; a thread of the kernel has
+        // neither.
+        words.push(exe.as_ref()?.display().to_string());
+    }
+    let program = words.first()?;
     let python = [Some(Path::new(program)), exe.as_deref()].into_iter().flatten().any(is_python);
     let titled = program.to_ascii_lowercase().starts_with(&format!("{project}::"));
     let open = fs::read_dir(folder.join("fd")).ok().map(|entries| {
@@ -178,6 +183,22 @@ mod tests {
         pids.sort_unstable();
         assert_eq!(pids, [1000004, 1000005, 1000006, 1000007], "{look:?}");
         assert_eq!(look.unreadable, 1);
+    }
+
+    /// A starting program has no command yet, and one may wipe its own; threads of the kernel have no file either.
+    #[test]
+    fn a_process_without_a_command_is_looked_at() {
+        let proc = Proc(tempfile::tempdir().unwrap());
+        proc.process(1000001, &[], Some(""));
+        assert_eq!(proc.look().looked_at, Some(0));
+        let silent = proc.process(1000002, &[], Some(""));
+        std::os::unix::fs::symlink("/usr/bin/sleep", silent.join("exe")).unwrap();
+        std::os::unix::fs::symlink("/site/sglang/a.py", silent.join("fd/0")).unwrap();
+        let users = proc.look().users;
+        assert_eq!(
+            users.iter().map(|user| (user.pid, user.command.as_str())).collect::<Vec<_>>(),
+            [(1000002, "/usr/bin/sleep")]
+        );
     }
 
     #[test]
