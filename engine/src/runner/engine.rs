@@ -1,7 +1,8 @@
 //! The handle through which everyone else reaches the engine.
 
-use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use super::shared::Shared;
@@ -26,11 +27,37 @@ pub(super) enum Command {
     },
 }
 
-/// The running engine. Clones share it; when the last one is dropped, what still runs is aborted and the thread ends.
+/// How long the last handle waits for the engine's thread, which takes the executor down: longer than that waits for its ranks.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// The running engine. Clones share it; when the last one is dropped, what still runs is aborted and the thread ends. The
+/// drop waits for that: a process that ends while a thread of it still frees a device's memory can crash on its way out.
 #[derive(Clone)]
 pub struct Engine {
     pub(super) shared: Arc<Shared>,
+    // Dropped before the end is waited for: the thread ends when nobody can send any more.
     pub(super) commands: Sender<Command>,
+    _end: Arc<End>,
+}
+
+/// What is never sent.
+enum Never {}
+
+/// The end of the engine's thread.
+struct End {
+    /// Nothing is sent: the channel closes when the thread has dropped everything.
+    ended: Mutex<Receiver<Never>>,
+    thread: ThreadId,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // An event's receiver may hold the last handle and be dropped by the engine itself.
+        if std::thread::current().id() != self.thread {
+            let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let _: Result<Never, _> = ended.recv_timeout(FAREWELL);
+        }
+    }
 }
 
 impl Engine {
@@ -44,10 +71,15 @@ impl Engine {
         let capacity = executor.capacity();
         validate_capacity(&capacity)?;
         let shared = Arc::new(Shared::new(config, capacity));
-        let (sender, commands) = std::sync::mpsc::channel();
+        let (sender, commands) = channel();
+        let (ending, ended) = channel::<Never>();
         let worker = Worker::new(executor, text, observer, shared.clone(), commands);
-        std::thread::Builder::new().name("engine".into()).spawn(move || worker.run())?;
-        Ok(Self { shared, commands: sender })
+        let thread = std::thread::Builder::new().name("engine".into()).spawn(move || {
+            worker.run();
+            drop(ending);
+        })?;
+        let end = End { ended: Mutex::new(ended), thread: thread.thread().id() };
+        Ok(Self { shared, commands: sender, _end: Arc::new(end) })
     }
 
     /// Takes a request, or says at once why not. Events go to `sink` on the engine's thread, in order, the last one

@@ -93,7 +93,7 @@ fn every_sampling_parameter_and_several_outputs() {
     let expected = Served::start(&golden, 1, capacity(128), None).answer(&requests);
     assert!(expected.iter().filter(|output| output.reason == Some(FinishReason::Stop)).count() > 20);
     // A chain computes exactly what plain decoding does; in a tree the order of sums differs.
-    for (shape, ranks) in [(DraftShape::chain(4), 1), (tree(), 2)] {
+    for (shape, ranks) in [(DraftShape::chain(4), 1), (DraftShape::chain(4), 2), (tree(), 2)] {
         let mut served = Served::start(&golden, ranks, capacity(128), speculation(&golden, shape));
         for (number, (actual, expected)) in served.answer(&requests).iter().zip(&expected).enumerate() {
             assert_eq!((ids(actual), actual.reason), (ids(expected), expected.reason), "{shape:?}, output {number}");

@@ -3,13 +3,15 @@
 //!
 //! `models GOLDEN_FOLDER` runs the golden models; `models FILE.gguf` compares greedy tokens of one model;
 //! `models time CONFIG.json SEQUENCES CONTEXT [EACH...]` times a decode step, or passes over EACH rows a sequence, with
-//! random weights; `models ranks RANKS GOLDEN_FOLDER` compares several GPUs with one; `models speed CONFIG.json RANKS`
-//! times both. Needs a GPU, so it is a program and not a test. Exit code 1: a difference beyond what bf16 explains.
+//! random weights, and `models rank-time RANKS CONFIG.json SEQUENCES CONTEXT [EACH...]` on several GPUs;
+//! `models ranks RANKS GOLDEN_FOLDER` compares several GPUs with one; `models speed CONFIG.json RANKS` times both. Needs a GPU, so it is a program and not a test. Exit code 1: a difference beyond what bf16 explains.
 
 mod eagle;
 mod golden;
 mod greedy;
+mod rank_timing;
 mod ranks;
+mod repeated;
 mod rig;
 mod speed;
 mod timing;
@@ -32,15 +34,14 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
-        ["time", config, sequences, context, each @ ..] => {
-            match (sequences.parse(), context.parse(), each.iter().map(|each| each.parse()).collect()) {
-                (Ok(sequences), Ok(context), Ok(each)) => {
-                    let each: Vec<usize> = each;
-                    timing::run(Path::new(config), sequences, context, if each.is_empty() { &[1] } else { &each })
-                }
-                _ => Err("SEQUENCES, CONTEXT and EACH are numbers".to_owned()),
-            }
+        ["time", config, sizes @ ..] => {
+            timing::Sizes::parse(sizes).and_then(|sizes| timing::run(Path::new(config), &sizes))
         }
+        ["rank-time", ranks, config, sizes @ ..] => match (ranks.parse(), timing::Sizes::parse(sizes)) {
+            (Ok(ranks), Ok(sizes)) => rank_timing::run(ranks, Path::new(config), &sizes),
+            (Err(_), _) => Err("RANKS is a number".to_owned()),
+            (_, Err(failure)) => Err(failure),
+        },
         ["ranks", ranks, folder] => match ranks.parse() {
             Ok(ranks) => ranks::compare(ranks, Path::new(folder)),
             Err(_) => Err("RANKS is a number".to_owned()),
@@ -53,7 +54,7 @@ fn main() -> ExitCode {
         _ => {
             eprintln!(
                 "usage: models GOLDEN_FOLDER | FILE.gguf | MODEL_FOLDER | time CONFIG.json SEQUENCES CONTEXT [EACH...]\n       \
-                 models ranks RANKS GOLDEN_FOLDER | speed CONFIG.json RANKS"
+                 models rank-time RANKS CONFIG.json SEQUENCES CONTEXT [EACH...] | ranks RANKS GOLDEN_FOLDER | speed CONFIG.json RANKS"
             );
             return ExitCode::from(2);
         }

@@ -1,17 +1,16 @@
 //! Decode steps through the executor on one GPU and on several, by every way to sum, one run after the other in one process.
 
-use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::load::read_config;
-use engine::model::ModelConfig;
 use engine::plan::AllReduceChoice;
-use engine::weights::{DummyWeights, TensorInfo, TensorView, WeightError, WeightSource, WeightType};
+use engine::weights::WeightSource;
 use engine_cpu::map_file;
 
 use crate::greedy::{self, Run};
+use crate::repeated::Repeated;
 use crate::{Failure, devices, gpu, ranks};
 
 /// Tokens of a prompt: with what is generated, about 512 positions.
@@ -53,40 +52,4 @@ fn time(name: &str, run: Run<'_>, factory: engine_gpu::CudaRanks) -> Result<(), 
         );
     }
     Ok(())
-}
-
-/// Random weights that are made once: every matrix is the beginning of the largest one, so that loading takes no longer
-/// than copying.
-struct Repeated {
-    matrix: Vec<u8>,
-    vectors: DummyWeights,
-}
-
-impl Repeated {
-    fn new(config: &ModelConfig) -> Result<Self, Failure> {
-        let largest = [config.vocabulary.max(config.intermediate), config.hidden];
-        let vectors = DummyWeights::new(0, "bfloat16");
-        let tensor = vectors.tensor("repeated", &largest).map_err(|error| error.to_string())?;
-        Ok(Self { matrix: tensor.bytes.into_owned(), vectors })
-    }
-}
-
-impl WeightSource for Repeated {
-    fn names(&self) -> Vec<String> {
-        self.vectors.names()
-    }
-
-    fn info(&self, name: &str) -> Result<TensorInfo, WeightError> {
-        self.vectors.info(name)
-    }
-
-    fn tensor(&self, name: &str, shape: &[usize]) -> Result<TensorView<'_>, WeightError> {
-        let bytes = WeightType::Bf16.size(shape).and_then(|size| self.matrix.get(..size));
-        match bytes.filter(|_| shape.len() > 1) {
-            Some(bytes) => {
-                Ok(TensorView { kind: WeightType::Bf16, shape: shape.to_vec(), bytes: Cow::Borrowed(bytes) })
-            }
-            None => self.vectors.tensor(name, shape),
-        }
-    }
 }

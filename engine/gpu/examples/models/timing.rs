@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::backend::{Backend, CacheShape, Choose, PassKey, Segment, StepInput, StepLimits};
-use engine::collective::{Communicator, PassError};
+use engine::collective::{CollectivePlan, Communicator, PassError};
 use engine::executor::RankFactory;
 use engine::load::read_config;
 use engine::model::{self, Attention, Decoder, Limits, ModelConfig, Pass, Share};
 use engine::types::Phase;
 use engine::weights::{DummyWeights, WeightSource};
 use engine_cpu::map_file;
-use engine_gpu::CudaBackend;
+use engine_gpu::{CudaBackend, CudaRanks};
 
 use crate::{Failure, gpu};
 
@@ -21,33 +21,60 @@ const PAGE: usize = 16;
 const REPLAYS: usize = 50;
 const ROUNDS: usize = 5;
 
-/// `sequences` sequences of `context` positions each, and for every number of `each` so many tokens more of each: times,
-/// and their ratio to the first number's.
-pub fn run(config: &Path, sequences: usize, context: usize, each: &[usize]) -> Result<(), Failure> {
+/// What is timed: passes over `each` tokens more of `sequences` sequences that have `context` positions each.
+#[derive(Clone)]
+pub struct Sizes {
+    pub sequences: usize,
+    pub context: usize,
+    pub each: Vec<usize>,
+}
+
+impl Sizes {
+    /// SEQUENCES CONTEXT [EACH...], a decode step where no EACH is given.
+    pub fn parse(words: &[&str]) -> Result<Self, Failure> {
+        let numbers: Option<Vec<usize>> = words.iter().map(|word| word.parse().ok().filter(|size| *size > 0)).collect();
+        match numbers.as_deref() {
+            Some([sequences, context]) => Ok(Self { sequences: *sequences, context: *context, each: vec![1] }),
+            Some([sequences, context, each @ ..]) => {
+                Ok(Self { sequences: *sequences, context: *context, each: each.to_vec() })
+            }
+            _ => Err("SEQUENCES, CONTEXT and EACH are numbers above 0".to_owned()),
+        }
+    }
+
+    /// Rows of the largest pass.
+    fn most(&self) -> usize {
+        self.sequences * self.each.iter().copied().max().unwrap_or(1)
+    }
+}
+
+/// Times every pass of `sizes`, and its ratio to the first one.
+pub fn run(config: &Path, sizes: &Sizes) -> Result<(), Failure> {
     let config = read_config(config, map_file).map_err(|error| error.to_string())?;
-    let most = sequences * each.iter().copied().max().unwrap_or(1);
-    let mut timed = Timed::new(&config, sequences, context, most)?;
-    let failed = |error: PassError| error.to_string();
-    let keys: Vec<PassKey> = each.iter().map(|each| timed.key(sequences, *each)).collect();
-    keys.iter().try_for_each(|key| timed.record(*key)).map_err(failed)?;
-    for wait in [false, true] {
-        let name = if wait { "waiting after each" } else { "back to back" };
-        let mut first = None;
-        for (each, key) in each.iter().zip(&keys) {
-            timed.prepare(sequences, context, *each).map_err(failed)?;
-            let seconds = timed.median(*key, wait).map_err(failed)?;
-            let bytes = bytes(&config, sequences, context);
+    let weights = DummyWeights::new(0, "bfloat16");
+    let alone = Place { factory: &gpu(&config)?, rank: 0, share: Share::WHOLE, plan: None };
+    let times = Timed::new(&alone, &config, &weights, sizes).and_then(|mut timed| timed.times(sizes))?;
+    print("", &config, sizes, &times);
+    Ok(())
+}
+
+/// Seconds of every pass: replayed one after the other, and with a wait after each.
+pub type Times = Vec<[f64; 2]>;
+
+pub fn print(name: &str, config: &ModelConfig, sizes: &Sizes, times: &Times) {
+    let Sizes { sequences, context, each } = sizes;
+    for (wait, what) in ["back to back", "waiting after each"].into_iter().enumerate() {
+        for (each, seconds) in each.iter().zip(times) {
+            let (bytes, seconds, first) = (bytes(config, *sequences, *context), seconds[wait], times[0][wait]);
             println!(
-                "{sequences} x {each} rows, context {context}, {name}: {:.4} ms a step, {:.0} GB/s of {:.3} GB, {:.3} x",
+                "{name}{sequences} x {each} rows, context {context}, {what}: {:.4} ms a step, {:.0} GB/s of {:.3} GB, {:.3} x",
                 seconds * 1e3,
                 bytes / seconds / 1e9,
                 bytes / 1e9,
-                seconds / first.unwrap_or(seconds)
+                seconds / first
             );
-            first.get_or_insert(seconds);
         }
     }
-    Ok(())
 }
 
 /// Weights that a step reads, and keys and values.
@@ -60,7 +87,16 @@ fn bytes(config: &ModelConfig, rows: usize, context: usize) -> f64 {
     2.0 * (weights + cached) as f64
 }
 
-struct Timed {
+/// A rank, and the share of the model that it has.
+pub struct Place<'a> {
+    pub factory: &'a CudaRanks,
+    pub rank: usize,
+    pub share: Share,
+    /// How it sums with others; none where it goes on with its own parts as if they were sums.
+    pub plan: Option<Arc<CollectivePlan>>,
+}
+
+pub struct Timed {
     backend: CudaBackend,
     communicator: Communicator<CudaBackend>,
     decoder: Decoder<CudaBackend>,
@@ -71,23 +107,44 @@ struct Timed {
 }
 
 impl Timed {
-    fn new(config: &ModelConfig, sequences: usize, context: usize, most: usize) -> Result<Self, Failure> {
-        let failed = |error: &dyn std::fmt::Display| error.to_string();
-        let mut backend = gpu(config)?.backend(0).map_err(|error| failed(&error))?;
-        let weights: Arc<dyn WeightSource> = Arc::new(DummyWeights::new(0, "bfloat16"));
+    pub fn new(
+        place: &Place<'_>,
+        config: &ModelConfig,
+        weights: &dyn WeightSource,
+        sizes: &Sizes,
+    ) -> Result<Self, Failure> {
+        let (most, sequences, context, share) = (sizes.most(), sizes.sequences, sizes.context, place.share);
+        let mut backend = place.factory.backend(place.rank).map_err(text)?;
+        let communicator = match &place.plan {
+            Some(plan) => {
+                let group = place.factory.collective(place.rank, &mut backend).map_err(text)?;
+                Communicator::new(group, Arc::clone(plan), Arc::default())
+            }
+            None => Communicator::single(),
+        };
         let (rows, pages_each) = (most.max(64), (context + most).div_ceil(PAGE));
         let limits = Limits { rows, logit_rows: rows, context: pages_each * PAGE };
-        let decoder = model::load(&mut backend, &*weights, config, Share::WHOLE, limits, &mut |_| {})
-            .map_err(|error| failed(&error))?;
-        let layout = model::cache_layout(config, Share::WHOLE);
+        let decoder = model::load(&mut backend, weights, config, share, limits, &mut |_| {}).map_err(text)?;
+        let layout = model::cache_layout(config, share);
         let shape = CacheShape { layers: decoder.layers(), pages: pages_each * sequences, page_size: PAGE, layout };
-        let cache = backend.allocate_cache(&shape).map_err(|error| failed(&error))?;
+        let cache = backend.allocate_cache(&shape).map_err(text)?;
         let limits = StepLimits { rows, segments: sequences, pages: pages_each * sequences, mask_words: 0 };
-        let heads = model::attention_heads(config, Share::WHOLE);
-        let step = backend.allocate_step(&limits, heads).map_err(|error| failed(&error))?;
-        backend.allocate_choices(limits.rows).map_err(|error| failed(&error))?;
-        let communicator = Communicator::single();
+        let step = backend.allocate_step(&limits, model::attention_heads(config, share)).map_err(text)?;
+        backend.allocate_choices(limits.rows).map_err(text)?;
         Ok(Self { backend, communicator, decoder, cache, step, vocabulary: config.vocabulary, pages_each })
+    }
+
+    /// Records every pass, then times each. Ranks of a group do this together.
+    pub fn times(&mut self, sizes: &Sizes) -> Result<Times, Failure> {
+        let Sizes { sequences, context, each } = sizes;
+        let keys: Vec<PassKey> = each.iter().map(|each| self.key(*sequences, *each)).collect();
+        self.communicator.meet().map_err(text)?;
+        keys.iter().try_for_each(|key| self.record(*key)).map_err(text)?;
+        let time = |(each, key): (&usize, &PassKey)| {
+            self.prepare(*sequences, *context, *each)?;
+            Ok([self.median(*key, false)?, self.median(*key, true)?])
+        };
+        each.iter().zip(&keys).map(time).collect::<Result<_, PassError>>().map_err(text)
     }
 
     /// The pass that is recorded for so many rows.
@@ -150,6 +207,7 @@ impl Timed {
     fn replay(&mut self, key: PassKey, wait: bool) -> Result<Duration, PassError> {
         let mut ids = vec![0; key.rows];
         self.backend.read_choices(0, &mut ids)?;
+        self.communicator.meet()?;
         let start = Instant::now();
         for _ in 0..REPLAYS {
             self.pass(key)?;
@@ -160,4 +218,8 @@ impl Timed {
         self.backend.read_choices(0, &mut ids)?;
         Ok(start.elapsed())
     }
+}
+
+fn text(error: impl std::fmt::Display) -> Failure {
+    error.to_string()
 }

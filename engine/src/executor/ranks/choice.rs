@@ -1,4 +1,4 @@
-//! What rank 0 makes of the logits: tokens and log-probabilities.
+//! What a rank makes of the logits: tokens and log-probabilities.
 
 use std::sync::Arc;
 
@@ -116,6 +116,13 @@ impl Choices {
             let token = slot.sampler.sample(logits, scratch).map_err(|error| error.to_string())?;
             slot.append(token, verified, output);
         }
+        Ok(())
+    }
+
+    /// Takes tokens that were chosen elsewhere. Errors: an entry whose sequence never began.
+    pub fn note(&mut self, entry: &BatchEntry, tokens: &[u32]) -> Result<(), String> {
+        let slot = self.slot(entry)?;
+        tokens.iter().for_each(|token| slot.sampler.append(*token));
         Ok(())
     }
 

@@ -1,7 +1,11 @@
 //! Refusals, aborts, draining, and the end.
 
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
 use super::*;
-use crate::executor::Capacity;
+use crate::executor::{Capacity, Executor, ExecutorError};
+use crate::types::{Batch, StepOutput};
 
 struct DeafSink;
 
@@ -161,6 +165,42 @@ fn the_last_handle_takes_the_engine_with_it() {
     assert!(receiver.recv_timeout(PATIENCE).is_ok());
     drop(engine);
     assert_eq!(outputs(&events(&receiver))[0].reason(), Some(FinishReason::Abort));
+}
+
+/// Takes a while to go, as one does that has a device's memory to free.
+struct Heavy(MockExecutor, Arc<AtomicBool>);
+
+impl Executor for Heavy {
+    fn capacity(&self) -> Capacity {
+        self.0.capacity()
+    }
+
+    fn submit(&mut self, batch: Batch) -> Result<(), ExecutorError> {
+        self.0.submit(batch)
+    }
+
+    fn collect(&mut self) -> Result<StepOutput, ExecutorError> {
+        self.0.collect()
+    }
+}
+
+impl Drop for Heavy {
+    fn drop(&mut self) {
+        std::thread::sleep(Duration::from_millis(200));
+        self.1.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn nothing_of_the_executor_is_left_when_the_last_handle_is_gone() {
+    let (gone, begin) = (Arc::new(AtomicBool::new(false)), Instant::now());
+    let executor = Box::new(Heavy(MockExecutor::new(slow(1)), Arc::clone(&gone)));
+    let engine = Engine::start(executor, Arc::new(NumbersPipeline), Arc::new(NoObserver), config(true)).unwrap();
+    let _running = submit(&engine, &request([1], endless(390)));
+    drop(engine.clone());
+    assert!(!gone.load(Ordering::SeqCst), "another handle is there");
+    drop(engine);
+    assert!(gone.load(Ordering::SeqCst), "dropped after {:?}", begin.elapsed());
 }
 
 #[test]

@@ -150,9 +150,9 @@ impl<B: Backend> Drafter<B> {
             return Ok(());
         }
         self.upload(backend)?;
-        // Rows of prompts are many, and each step has another number of them; several ranks record nothing.
+        // Rows of prompts are many, and each step has another number of them.
         let several = |segment: &Segment| segment.rows > self.config.shape.verify_tokens;
-        if communicator.world_size() > 1 || self.input.segments.iter().any(several) {
+        if self.input.segments.iter().any(several) {
             return self.extend_rows(backend, communicator, features, self.entered.rows);
         }
         self.extend_pass(backend, communicator, features, self.entered.rows)

@@ -82,7 +82,26 @@ struct Report {
     equal_answers: usize,
     /// Measured times by width.
     speculation: Value,
+    break_even: BreakEven,
     simulated: Option<Simulated>,
+}
+
+/// Tokens per verify at which speculation is as fast as plain decoding.
+#[derive(Serialize)]
+struct BreakEven {
+    /// From the plan: for one sequence, from shapes, bandwidth and measured sums. None for a machine without a bandwidth, or
+    /// several sequences.
+    predicted: Option<f64>,
+    /// The time of a cycle over that of a plain token, from the runs' rates.
+    measured: f64,
+    /// Predicted over measured, less one.
+    difference: Option<f64>,
+}
+
+impl BreakEven {
+    fn new(predicted: Option<f64>, measured: f64) -> Self {
+        Self { predicted, measured, difference: predicted.map(|predicted| predicted / measured.max(1e-9) - 1.0) }
+    }
 }
 
 /// Tokens of the widest pass that anybody verifies.
@@ -258,6 +277,9 @@ fn print_summary(
         let speed_up = tokens_per_second / plain_rate.median;
         Simulated { simulated: true, accept_length, tokens_per_second, speed_up }
     });
+    let document = service.plan.document();
+    let predicted = document["prediction"]["break_even"].as_f64().filter(|_| arguments.batch_size == 1);
+    let measured = tokens_per_verify.max(1.0) * plain_rate.median / rate.median.max(1e-9);
     let report = Report {
         model: service.model.path.clone(),
         prompts,
@@ -269,7 +291,8 @@ fn print_summary(
         equal_answers,
         plain,
         speculative,
-        speculation: service.plan.document()["speculation"].clone(),
+        speculation: document["speculation"].clone(),
+        break_even: BreakEven::new(predicted, measured),
         simulated,
     };
     if arguments.json {
@@ -282,6 +305,7 @@ fn print_summary(
     report::row("Speed-up", report.speed_up);
     println!("{:<40}{} of {prompts}", "Equal answers:", report.equal_answers);
     print_widths(&report.speculation);
+    print_break_even(&report.break_even);
     if let Some(Simulated { accept_length, tokens_per_second, speed_up, .. }) = &report.simulated {
         println!(
             "SIMULATED, not measured: with {accept_length} tokens per verify and the measured times, \
@@ -289,6 +313,13 @@ fn print_summary(
         );
     }
     Ok(())
+}
+
+fn print_break_even(BreakEven { predicted, measured, difference }: &BreakEven) {
+    let predicted = predicted.zip(*difference).map_or_else(String::new, |(predicted, difference)| {
+        format!("; the plan predicted {predicted:.3}, {:+.1} %", 100.0 * difference)
+    });
+    println!("Break-even: {measured:.3} tokens per verify{predicted}");
 }
 
 /// What each width costs: where the time goes, and what would be needed for it to pay.

@@ -1,4 +1,4 @@
-//! Products at the shapes of Llama-3.1-8B, Llama-3.2-1B and SmolLM2-135M.
+//! Products at the shapes of Llama-3.1-8B, whole and of one rank of two, Llama-3.2-1B and SmolLM2-135M.
 
 use engine::model::Activation;
 use engine_gpu::kernels::{self, Format, Product};
@@ -20,12 +20,17 @@ const fn shape(name: &'static str, outputs: usize, columns: usize, gated: bool) 
     Shape { name, outputs, columns, gated }
 }
 
-const SHAPES: [Shape; 9] = [
+const SHAPES: [Shape; 14] = [
     shape("8B qkv", 6144, 4096, false),
     shape("8B o", 4096, 4096, false),
     shape("8B gate_up", 28672, 4096, true),
     shape("8B down", 4096, 14336, false),
     shape("8B lm_head", 128_256, 4096, false),
+    shape("8B half qkv", 3072, 4096, false),
+    shape("8B half o", 4096, 2048, false),
+    shape("8B half gate_up", 14336, 4096, true),
+    shape("8B half down", 4096, 7168, false),
+    shape("8B half lm_head", 64_128, 4096, false),
     shape("1B qkv", 3072, 2048, false),
     shape("1B o", 2048, 2048, false),
     shape("1B gate_up", 16384, 2048, true),

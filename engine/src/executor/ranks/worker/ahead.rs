@@ -3,6 +3,9 @@
 //!
 //! Lossless as every step: the device chooses at each node what plain decoding would choose there, and the host takes the
 //! way through these choices. What the head computed beyond the accepted rows is overwritten by the next step.
+//!
+//! Several ranks need not agree on the host: logits are whole on each of them and have the same bits, so each chooses the
+//! same tokens, and each host thread takes the same way through its own device's choices.
 
 use super::{ChoicePlace, Worker, WorkerError};
 use crate::backend::{Backend, PassKey, StepInput};
@@ -28,7 +31,7 @@ impl<B: Backend> Worker<B> {
                 drafter.record_chains(backend, communicator, rows)
             })?;
         }
-        if self.drafter.is_none() || self.communicator.world_size() > 1 {
+        if self.drafter.is_none() {
             return Ok(());
         }
         for rows in self.backend.recorded_rows(Phase::Verify, most) {
@@ -51,17 +54,12 @@ impl<B: Backend> Worker<B> {
         ) -> Result<(), PassError>,
     ) -> Result<(), PassError> {
         let (Some(drafter), Some(features)) = (&mut self.drafter, self.decoder.taps()) else { return Ok(()) };
-        // Several ranks meet between the passes, on the host.
-        if self.communicator.world_size() > 1 {
-            return Ok(());
-        }
         record(drafter, &mut self.backend, &mut self.communicator, features)
     }
 
-    /// Whether drafts are chains that the device drafts on its own. On several ranks rank 0 chooses for all.
+    /// Whether drafts are chains that the device drafts on its own.
     pub(super) fn drafts_alone(&self, batch: &Batch) -> bool {
-        let alone = |drafter: &Drafter<B>| drafter.drafts_alone(batch.entries.len());
-        self.communicator.world_size() == 1 && self.drafter.as_ref().is_some_and(alone)
+        self.drafter.as_ref().is_some_and(|drafter| drafter.drafts_alone(batch.entries.len()))
     }
 
     /// Whether, besides, every token of the step can be chosen where the logits are.

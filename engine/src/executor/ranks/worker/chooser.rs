@@ -1,4 +1,4 @@
-//! What rank 0 makes of the logits, or of the tokens that the device chose from them.
+//! What a rank makes of the logits, or of the tokens that the device chose from them.
 
 use super::Chosen;
 use crate::backend::chosen_index;
@@ -36,9 +36,11 @@ pub(super) struct Chooser {
 }
 
 impl Chooser {
-    pub fn new(config: &RanksConfig) -> Self {
+    /// `reads`: whether logits are ever read to the host here.
+    pub fn new(config: &RanksConfig, reads: bool) -> Self {
         let vocabulary = config.model.vocabulary;
-        let (logits, ids) = (vec![0.0; config.logit_rows * vocabulary], vec![0; config.choices()]);
+        let rows = if reads { config.logit_rows } else { 0 };
+        let (logits, ids) = (vec![0.0; rows * vocabulary], vec![0; config.choices()]);
         Self {
             choices: Choices::new(config.capacity.slots as usize),
             walks: Vec::new(),
@@ -132,6 +134,11 @@ impl Chooser {
             self.choices.read(entry, *row, logits, verified, &mut output.entries[row.entry])?;
         }
         Ok(())
+    }
+
+    /// Takes what another rank chose for all. Errors: an entry whose sequence never began.
+    pub fn note(&mut self, batch: &Batch, outcomes: &[Outcome]) -> Result<(), String> {
+        batch.entries.iter().zip(outcomes).try_for_each(|(entry, outcome)| self.choices.note(entry, &outcome.tokens))
     }
 
     /// What the other ranks must know of the choice.

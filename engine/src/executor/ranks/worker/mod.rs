@@ -1,4 +1,4 @@
-//! One rank: its share of the model, its cache and, on rank 0, the choice of tokens.
+//! One rank: its share of the model, its cache and, on rank 0 and where steps run ahead, the choice of tokens.
 
 mod ahead;
 mod chooser;
@@ -43,7 +43,7 @@ pub(super) struct Worker<B: Backend> {
     wanted: Vec<LogitRow>,
     page_size: u32,
     vocabulary: usize,
-    /// On rank 0.
+    /// On rank 0, and with a draft model on every rank.
     chooser: Option<Chooser>,
 }
 
@@ -80,7 +80,8 @@ impl<B: Backend> Worker<B> {
         let cache = backend.allocate_cache(&shape)?;
         let step = backend.allocate_step(&limits, model::attention_heads(&config.model, share))?;
         backend.allocate_choices(config.choices())?;
-        let (chooser, page_size) = ((rank == 0).then(|| Chooser::new(config)), capacity.page_size);
+        let chooses = rank == 0 || drafter.is_some();
+        let (chooser, page_size) = (chooses.then(|| Chooser::new(config, rank == 0)), capacity.page_size);
         let (input, wanted) = Default::default();
         let vocabulary = config.model.vocabulary;
         let mut worker = Self {
@@ -113,10 +114,11 @@ impl<B: Backend> Worker<B> {
             && self.runs_ahead(batch)
         {
             return match self.run_ahead(batch, output)? {
-                Ok(()) => chosen.transpose().map_err(WorkerError::Step),
+                Ok(()) => self.led(chosen).transpose().map_err(WorkerError::Step),
                 Err(message) => Err(WorkerError::Step(message)),
             };
         }
+        let mut chosen = self.led(chosen);
         let started = Instant::now();
         let mut trees = self.draft(batch, agreement)?;
         let drafted = Instant::now();
@@ -135,6 +137,11 @@ impl<B: Backend> Worker<B> {
             output.timing = StepTiming { draft, target, follow: computed.elapsed().as_secs_f64() };
         }
         chosen.transpose().map_err(WorkerError::Step)
+    }
+
+    /// What was chosen, on rank 0: in steps that do not run ahead it chooses for all.
+    fn led(&self, chosen: Chosen) -> Chosen {
+        chosen.filter(|_| self.communicator.rank() == 0)
     }
 
     /// The trees of verify entries; nothing without a draft model. Chains that the device drafts on its own name their
@@ -165,7 +172,9 @@ impl<B: Backend> Worker<B> {
         if device {
             self.draw(place, batch, trees)?;
         }
-        self.read_choices(if device { first } else { 0 }, trees)?;
+        if chosen.is_some() {
+            self.read_choices(if device { first } else { 0 }, trees)?;
+        }
         if let (Some(chooser), Some(Ok(output)), true) = (&mut self.chooser, &mut *chosen, device) {
             if let Err(message) = chooser.take(batch, trees, &self.wanted, output) {
                 *chosen = Some(Err(message));
@@ -239,9 +248,12 @@ impl<B: Backend> Worker<B> {
     /// model runs over what was committed.
     fn follow(&mut self, batch: &Batch, chosen: &Chosen, agreement: &mut Agreement) -> Result<(), WorkerError> {
         let Some(drafter) = &mut self.drafter else { return Ok(()) };
-        let own = self.chooser.as_ref().map(|chooser| chooser.decision(chosen));
+        let own = self.chooser.as_ref().filter(|_| agreement.leads()).map(|chooser| chooser.decision(chosen));
         let decision = agreement.share(own)?;
         let Decision::Outcomes(outcomes) = &*decision else { return Ok(()) };
+        if let Some(chooser) = self.chooser.as_mut().filter(|_| !agreement.leads()) {
+            chooser.note(batch, outcomes).map_err(WorkerError::Step)?;
+        }
         let first_rows: Vec<usize> = self.input.segments.iter().map(|segment| segment.first_row).collect();
         input::fill_moves(batch, outcomes, self.page_size, &mut self.input);
         if !self.input.moves.is_empty() {
