@@ -19,6 +19,8 @@ struct ProductArguments {
     u32 float_output;
     // Of the gated kernels: 0 is SiLU, 1 is GELU with the hyperbolic tangent.
     u32 activation;
+    // Of the streamed kernels: no two launches that may overlap have the same.
+    u32 launch;
 };
 
 // Warps that cut the summed dimension among them, and their threads.

@@ -1,128 +1,189 @@
 // Products of few rows of activations with bf16 weights, as in product.cu, where the bulk copy engine brings the weights
 // to shared memory: one warp orders them, far ahead of the eight that multiply, so that memory is never idle and no
 // register waits for it.
+#include "bulk.cuh"
 #include "common.cuh"
 
 #if ARCHWAY_HAS_TMA
 
-__device__ __forceinline__ u32 shared_address(const void* pointer) {
-    return static_cast<u32>(__cvta_generic_to_shared(pointer));
-}
-
-__device__ __forceinline__ void barrier_init(u64* barrier, u32 arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
-}
-
-__device__ __forceinline__ void barrier_arrive(u64* barrier) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
-}
-
-__device__ __forceinline__ void barrier_expect(u64* barrier, u32 bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
-                 : "memory");
-}
-
-// Waits until the phase of this parity is over.
-__device__ __forceinline__ void barrier_wait(u64* barrier, u32 parity) {
-    asm volatile(
-        "{\n"
-        ".reg .pred done;\n"
-        "again:\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-        "@!done bra again;\n"
-        "}\n" ::"r"(shared_address(barrier)),
-        "r"(parity)
-        : "memory");
-}
-
-__device__ __forceinline__ void bulk_copy(void* to, const void* from, u32 bytes, u64* barrier) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                     shared_address(to)),
-                 "l"(from), "r"(bytes), "r"(shared_address(barrier))
-                 : "memory");
-}
+// Launches whose tickets are told apart. A slot is free again long before it comes round.
+constexpr u32 LAUNCHES = 32768;
+// Tiles are dealt to blocks in so many classes. The blocks of a class begin at the same column, those of others elsewhere:
+// rows lie a power of two apart, and blocks that all read the same columns would crowd the same memory channels.
+constexpr u32 CLASSES = 4;
+// Tiles dealt beyond a block's first. Zero between launches: who draws the last ticket of a class puts it back.
+__device__ u32 tickets[LAUNCHES][CLASSES];
 
 // The eight multiplying warps alone.
 __device__ __forceinline__ void consumers_meet() {
     asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
 }
 
+// Places of a stage in shared memory, in their order of use.
+struct Turn {
+    u32 place = 0;
+    u32 parity = 0;
+
+    template <u32 STAGES>
+    __device__ __forceinline__ void next() {
+        if (++place == STAGES) {
+            place = 0;
+            parity ^= 1;
+        }
+    }
+};
+
 // A stage is COLUMNS columns of a tile of 16 rows, of which each warp multiplies its share.
 template <u32 INPUT_TILES, u32 COLUMNS, u32 STAGES, bool GATED>
 struct Streamed {
     static constexpr u32 ROWS = 16;
     using Tile = Epilogue<ROWS, 8 * INPUT_TILES, GATED>;
-    // Rows start 64 bytes apart in the banks, so that no two groups of a quarter of a warp meet.
-    static constexpr u32 ROW_BYTES = COLUMNS * 2 + 64;
+    // Without padding: the copy engine writes rows that start off a line of 128 bytes more slowly.
+    static constexpr u32 ROW_BYTES = COLUMNS * 2;
     static constexpr u32 STAGE_BYTES = ROWS * ROW_BYTES;
     static constexpr u32 SHARE = COLUMNS / WARPS;
     static constexpr u32 BLOCKS = SHARE / BLOCK;
+    static_assert(BLOCKS % 2 == 0, "blocks are read in pairs");
 
     const ProductArguments& a;
     u8* stages;
     float* sums_of_warps;
     u64* full;
     u64* empty;
+    // Of each stage: the tile, or NONE behind the last.
+    u32* tile_of;
     u32 chunks;
     u32 tiles;
 
+    __device__ __forceinline__ u32 own_class() const {
+        return blockIdx.x % CLASSES;
+    }
+
+    // The class decides, so sums do not depend on which block takes a tile.
+    __device__ __forceinline__ u32 first_chunk() const {
+        return own_class() * chunks / CLASSES;
+    }
+
+    __device__ __forceinline__ u32 chunk_after(u32 chunk) const {
+        return chunk + 1 < chunks ? chunk + 1 : 0;
+    }
+
+    // Numbers of a class below `end`.
+    __device__ __forceinline__ u32 in_class(u32 end) const {
+        return (end + CLASSES - 1 - own_class()) / CLASSES;
+    }
+
+    // Every block of a class draws once in vain, so the class draws as often as it has tiles.
+    __device__ __forceinline__ u32 draw() const {
+        u32* ticket = &tickets[a.launch % LAUNCHES][own_class()];
+        u32 drawn = atomicAdd(ticket, 1);
+        if (drawn + 1 == in_class(tiles)) {
+            *ticket = 0;
+        }
+        return (in_class(gridDim.x) + drawn) * CLASSES + own_class();
+    }
+
     // Orders every stage of the block's tiles, as soon as its place is free.
     __device__ __forceinline__ void produce() const {
-        u32 lane = threadIdx.x % WARP, turn = 0;
-        for (u32 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        u32 lane = threadIdx.x % WARP;
+        Turn turn = {0, 1};
+        for (u32 tile = blockIdx.x; tile < tiles;) {
+            // Used after the tile's last order, long after it has come.
+            u32 next = lane == 0 ? draw() : 0;
             // A lane per row.
             const bf16* row = a.weight + static_cast<u64>(Tile::weight_row(a, tile, lane % ROWS)) * a.columns;
-            for (u32 chunk = 0; chunk < chunks; ++chunk, ++turn) {
-                u32 place = turn % STAGES, first = chunk * COLUMNS;
+            for (u32 done = 0, chunk = first_chunk(); done < chunks; ++done, chunk = chunk_after(chunk)) {
+                u32 first = chunk * COLUMNS;
                 u32 bytes = (a.columns - first < COLUMNS ? a.columns - first : COLUMNS) * 2;
-                if (turn >= STAGES) {
-                    barrier_wait(empty + place, turn / STAGES + 1 & 1);
-                }
+                barrier_wait(empty + turn.place, turn.parity);
                 if (lane == 0) {
-                    barrier_expect(full + place, ROWS * bytes);
+                    tile_of[turn.place] = tile;
+                    barrier_expect(full + turn.place, ROWS * bytes);
                 }
                 __syncwarp();
                 if (lane < ROWS) {
-                    bulk_copy(stages + place * STAGE_BYTES + lane * ROW_BYTES, row + first, bytes, full + place);
+                    bulk_copy(stages + turn.place * STAGE_BYTES + lane * ROW_BYTES, row + first, bytes, full + turn.place);
                 }
+                turn.next<STAGES>();
+            }
+            tile = __shfl_sync(ALL_LANES, next, 0);
+        }
+        barrier_wait(empty + turn.place, turn.parity);
+        if (lane == 0) {
+            tile_of[turn.place] = NONE;
+            barrier_arrive(full + turn.place);
+        }
+    }
+
+    __device__ __forceinline__ u32 own_columns() const {
+        return threadIdx.x / WARP * SHARE + 8 * (threadIdx.x % 4);
+    }
+
+    __device__ __forceinline__ void load(Vector16 (&inputs)[BLOCKS][INPUT_TILES], u32 chunk) const {
+#pragma unroll
+        for (u32 block = 0; block < BLOCKS; ++block) {
+            load_inputs(a, inputs[block], chunk * COLUMNS + own_columns() + block * BLOCK);
+        }
+    }
+
+    // The weights of two neighbouring blocks, a lane's 16 bytes of rows `group` and `group + 8` of each. Rows start in the
+    // same bank, so every other row is read the other way round: no two groups of a quarter of a warp meet.
+    __device__ __forceinline__ void read_pair(Vector16 (&low)[2], Vector16 (&high)[2], const u8* from, u32 column) const {
+        bool odd = threadIdx.x / 4 % 2 == 1;
+        Vector16 read[2][2] = {};
+#pragma unroll
+        for (u32 i = 0; i < 2; ++i) {
+            u32 block = odd ? 1 - i : i;
+            if (column + block * BLOCK < a.columns) {
+                read[i][0] = load16(from + block * BLOCK * 2);
+                read[i][1] = load16(from + 8 * ROW_BYTES + block * BLOCK * 2);
+            }
+        }
+#pragma unroll
+        for (u32 i = 0; i < 2; ++i) {
+#pragma unroll
+            for (u32 word = 0; word < 4; ++word) {
+                low[i].words[word] = odd ? read[1 - i][0].words[word] : read[i][0].words[word];
+                high[i].words[word] = odd ? read[1 - i][1].words[word] : read[i][1].words[word];
             }
         }
     }
 
-    __device__ __forceinline__ void load(Vector16 (&inputs)[BLOCKS][INPUT_TILES], u32 chunk) const {
-        u32 first = chunk * COLUMNS + threadIdx.x / WARP * SHARE + 8 * (threadIdx.x % 4);
+    __device__ __forceinline__ void multiply_stage(
+        Sums (&sums)[INPUT_TILES], Sums (&odd)[INPUT_TILES], const Vector16 (&inputs)[BLOCKS][INPUT_TILES], u32 place, u32 chunk) const {
+        const u8* from = stages + place * STAGE_BYTES + threadIdx.x % WARP / 4 * ROW_BYTES + own_columns() * 2;
 #pragma unroll
-        for (u32 block = 0; block < BLOCKS; ++block) {
-            load_inputs(a, inputs[block], first + block * BLOCK);
+        for (u32 block = 0; block < BLOCKS; block += 2) {
+            Vector16 low[2], high[2];
+            read_pair(low, high, from + block * BLOCK * 2, chunk * COLUMNS + own_columns() + block * BLOCK);
+            multiply(sums, odd, low[0], high[0], inputs[block]);
+            multiply(sums, odd, low[1], high[1], inputs[block + 1]);
         }
     }
 
     __device__ __forceinline__ void consume() const {
-        u32 warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, group = lane / 4, turn = 0, parity = 0;
-        u32 share = warp * SHARE + 8 * (lane % 4);
+        u32 parity = 0;
+        Turn turn;
         Vector16 inputs[BLOCKS][INPUT_TILES];
-        load(inputs, 0);
-        for (u32 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        load(inputs, first_chunk());
+        for (;;) {
+            barrier_wait(full + turn.place, turn.parity);
+            u32 tile = tile_of[turn.place];
+            if (tile == NONE) {
+                return;
+            }
             Sums sums[1][INPUT_TILES] = {}, odd[INPUT_TILES] = {};
-            for (u32 chunk = 0; chunk < chunks; ++chunk, ++turn) {
-                u32 place = turn % STAGES;
-                barrier_wait(full + place, turn / STAGES & 1);
-                const u8* from = stages + place * STAGE_BYTES + group * ROW_BYTES + share * 2;
-#pragma unroll
-                for (u32 block = 0; block < BLOCKS; ++block) {
-                    Vector16 low = {}, high = {};
-                    if (chunk * COLUMNS + share + block * BLOCK < a.columns) {
-                        low = load16(from + block * BLOCK * 2);
-                        high = load16(from + 8 * ROW_BYTES + block * BLOCK * 2);
-                    }
-                    multiply(sums[0], odd, low, high, inputs[block]);
-                }
+            for (u32 done = 0, chunk = first_chunk(); done < chunks; ++done) {
+                barrier_wait(full + turn.place, turn.parity);
+                multiply_stage(sums[0], odd, inputs, turn.place, chunk);
                 __syncwarp();
-                if (lane == 0) {
-                    barrier_arrive(empty + place);
+                if (threadIdx.x % WARP == 0) {
+                    barrier_arrive(empty + turn.place);
                 }
+                turn.next<STAGES>();
                 // The next stage's inputs come from a cache, before its weights are waited for.
-                load(inputs, chunk + 1 < chunks ? chunk + 1 : 0);
+                chunk = chunk_after(chunk);
+                load(inputs, chunk);
             }
 #pragma unroll
             for (u32 input = 0; input < INPUT_TILES; ++input) {
@@ -166,10 +227,11 @@ __device__ __forceinline__ void streamed(const ProductArguments& a) {
     using Kernel = Streamed<INPUT_TILES, COLUMNS, STAGES, GATED>;
     __shared__ __align__(8) u64 full[STAGES];
     __shared__ __align__(8) u64 empty[STAGES];
+    __shared__ u32 tile_of[STAGES];
     let_next_start();
     float* sums = reinterpret_cast<float*>(storage + STAGES * Kernel::STAGE_BYTES);
     u32 tiles = ceiling_divide(a.outputs, Kernel::Tile::OUTPUTS);
-    Kernel{a, storage, sums, full, empty, ceiling_divide(a.columns, COLUMNS), tiles}.run();
+    Kernel{a, storage, sums, full, empty, tile_of, ceiling_divide(a.columns, COLUMNS), tiles}.run();
 }
 
 #define DEFINE(NAME, INPUT_TILES, COLUMNS, STAGES, PER_MULTIPROCESSOR)                                             \
@@ -183,6 +245,6 @@ __device__ __forceinline__ void streamed(const ProductArguments& a) {
     }
 
 DEFINE(8, 1, 1024, 3, 2)
-DEFINE(16, 2, 1024, 2, 2)
+DEFINE(16, 2, 512, 5, 2)
 
 #endif

@@ -398,6 +398,7 @@ fn arguments(call: &ProductCall) -> kernels::Product {
         stride: word(call.stride),
         float_output: u32::from(call.wide),
         activation: 0,
+        launch: 0,
     }
 }
 

@@ -2,6 +2,7 @@
 
 const HEADERS: &[(&str, &str)] = &[
     ("base.cuh", include_str!("../../kernels/include/base.cuh")),
+    ("bulk.cuh", include_str!("../../kernels/include/bulk.cuh")),
     ("common.cuh", include_str!("../../kernels/product/common.cuh")),
     ("formats.cuh", include_str!("../../kernels/include/formats.cuh")),
     ("matrix.cuh", include_str!("../../kernels/include/matrix.cuh")),

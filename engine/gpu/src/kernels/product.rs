@@ -1,5 +1,7 @@
 //! Products of few rows with bf16 weights.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use engine::model::Activation;
 
 use super::launch::Shape;
@@ -36,10 +38,10 @@ impl Size {
         Self { plain, gated, inputs, rows, resident, threads: WARPS * 32, shared: sums(inputs, rows) }
     }
 
-    /// Weights go to shared memory, `stages` times 1024 columns of 16 rows, a warp more orders them.
-    const fn streamed(plain: &'static str, gated: &'static str, inputs: u32, stages: u32) -> Self {
+    /// Weights go to shared memory, `stages` times `columns` columns of 16 rows, a warp more orders them.
+    const fn streamed(plain: &'static str, gated: &'static str, inputs: u32, columns: u32, stages: u32) -> Self {
         let (rows, resident, threads) = (16, 2, (WARPS + 1) * 32);
-        let shared = stages * rows * (2 * 1024 + 64) + 2 * sums(inputs, rows);
+        let shared = stages * rows * 2 * columns + 2 * sums(inputs, rows);
         Self { plain, gated, inputs, rows, resident, threads, shared }
     }
 }
@@ -56,11 +58,13 @@ const DIRECT: [Size; 4] = [
     Size::direct("product_64", "gated_64", 64, 32, 1),
 ];
 
-const STREAMED: [Size; 2] =
-    [Size::streamed("streamed_8", "streamed_gated_8", 8, 3), Size::streamed("streamed_16", "streamed_gated_16", 16, 2)];
+const STREAMED: [Size; 2] = [
+    Size::streamed("streamed_8", "streamed_gated_8", 8, 1024, 3),
+    Size::streamed("streamed_16", "streamed_gated_16", 16, 512, 5),
+];
 
 /// Bytes of weights per multiprocessor below which starting the copy engine costs more than it gains.
-const WORTH_STREAMING: u64 = 128 * 1024;
+const WORTH_STREAMING: u64 = 48 * 1024;
 
 /// Of a block of the largest kernel that every device must run.
 pub(super) fn largest_shared() -> u32 {
@@ -78,6 +82,8 @@ type Loaded = (Size, [Kernel; 2]);
 pub(super) struct ProductKernels {
     direct: Vec<Loaded>,
     streamed: Vec<Loaded>,
+    /// Number of the next launch: launches near each other must draw from different tickets.
+    launches: AtomicU32,
 }
 
 impl ProductKernels {
@@ -96,7 +102,7 @@ impl ProductKernels {
             Ok(plain?.zip(gated?).map(|(plain, gated)| (*size, [plain, gated])))
         };
         let streamed = STREAMED.iter().filter_map(|size| optional(size).transpose()).collect::<Result<_, _>>()?;
-        Ok(Self { direct, streamed })
+        Ok(Self { direct, streamed, launches: AtomicU32::new(0) })
     }
 
     /// The kernel for a product, if one takes so many rows.
@@ -131,6 +137,8 @@ pub struct Product {
     pub float_output: u32,
     /// Set by [`gated_product`].
     pub activation: u32,
+    /// Set at the launch.
+    pub launch: u32,
 }
 
 /// # Safety
@@ -169,6 +177,7 @@ unsafe fn launch(launcher: &Launcher, kernels: &KernelSet, product: &Product, ga
     let tiles = product.outputs.div_ceil(outputs);
     let grid = [tiles.min(launcher.multiprocessors * size.resident), 1];
     let shape = Shape { grid, threads: size.threads, shared: size.shared };
+    let product = Product { launch: kernels.product.launches.fetch_add(1, Ordering::Relaxed), ..*product };
     // SAFETY: the caller's contract; the argument is the kernel's.
-    unsafe { launcher.launch(family[gated], shape, product) }
+    unsafe { launcher.launch(family[gated], shape, &product) }
 }

@@ -63,6 +63,7 @@ pub fn run(rig: &mut Rig, peak: Peak) -> Result<(), Failure> {
                 stride: shape.outputs as u32,
                 float_output: 0,
                 activation: 0,
+                launch: 0,
             };
             let microseconds = time(rig, copies.max(16), |index| {
                 let product = product(index % copies);
@@ -102,6 +103,7 @@ fn quantised(rig: &mut Rig, peak: Peak) -> Result<(), Failure> {
                 stride: outputs as u32,
                 float_output: 0,
                 activation: 0,
+                launch: 0,
             };
             let format = Format::of(kind).ok_or("a weight type")?;
             let microseconds = time(rig, 64, |_| {

@@ -9,7 +9,7 @@ use half::bf16;
 
 use super::Report;
 use crate::random::{KINDS, floats};
-use crate::rig::{Failure, Rig, launched};
+use crate::rig::{Failure, Memory, Rig, launched};
 
 /// Sums in f32 in another order.
 const SUMS: f64 = 1e-5;
@@ -96,17 +96,31 @@ fn plain(
         stride: stride as u32,
         float_output: u32::from(float_output),
         activation: 0,
+        launch: 0,
     };
     let format = Format::of(weight.kind).expect("a weight type");
-    // SAFETY: the buffers above are as large as the arguments say.
-    launched(unsafe {
-        match kernel {
-            "product" => kernels::product(&rig.launcher, &rig.kernels, &product),
-            _ => kernels::quantised_product(&rig.launcher, &rig.kernels, format, &product),
-        }
-    })?;
-    let values = if float_output { output.read::<f32>()? } else { floats(&output.read::<bf16>()?) };
+    let launch = |product: &Product| {
+        // SAFETY: the buffers above are as large as the arguments say.
+        launched(unsafe {
+            match kernel {
+                "product" => kernels::product(&rig.launcher, &rig.kernels, product),
+                _ => kernels::quantised_product(&rig.launcher, &rig.kernels, format, product),
+            }
+        })
+    };
+    launch(&product)?;
+    let read = |output: &Memory| -> Result<Vec<f32>, Failure> {
+        Ok(if float_output { output.read::<f32>()? } else { floats(&output.read::<bf16>()?) })
+    };
+    let values = read(&output)?;
     let case = format!("{:?} {case:?}", weight.kind);
+    // Blocks take tiles as they come to them: whoever multiplies a tile, its sums are the same.
+    let repeated = rig.poisoned(count * stride * element)?;
+    for _ in 0..3 {
+        launch(&Product { output: repeated.address + (offset * element) as u64, ..product })?;
+    }
+    let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    report.equal(kernel, &format!("{case}, once more"), &bits(&read(&repeated)?), &bits(&values));
     let (mut inside, mut outside) = (Vec::new(), Vec::new());
     for row in values.chunks_exact(stride) {
         inside.extend(&row[offset..offset + outputs]);
@@ -142,6 +156,7 @@ fn gated(
             stride: outputs as u32,
             float_output: 0,
             activation: 0,
+            launch: 0,
         };
         // SAFETY: the buffers above are as large as the arguments say.
         launched(unsafe { kernels::gated_product(&rig.launcher, &rig.kernels, activation, &product) })?;
