@@ -28,11 +28,11 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// Compiles for `ARCHWAY_TARGET` (`sm_90a`) with the features `ARCHWAY_FEATURES` (`pdl,tma`).
-    pub fn open(programmatic: bool) -> Result<Self, Failure> {
+    /// With attention for these head dimensions. Compiles for `ARCHWAY_TARGET` (`sm_90a`) with the features `ARCHWAY_FEATURES` (`pdl,tma,clusters`).
+    pub fn open(programmatic: bool, heads: &[u32]) -> Result<Self, Failure> {
         let variable = |name: &str, usual: &str| std::env::var(name).unwrap_or_else(|_| usual.to_owned());
-        let named = variable("ARCHWAY_FEATURES", "pdl,tma");
-        let mut features = BTreeMap::from(["pdl", "tma"].map(|name| (name.to_owned(), false)));
+        let named = variable("ARCHWAY_FEATURES", "pdl,tma,clusters");
+        let mut features = BTreeMap::from(["pdl", "tma", "clusters"].map(|name| (name.to_owned(), false)));
         features.extend(named.split(',').filter(|name| !name.is_empty()).map(|name| (name.to_owned(), true)));
         let programmatic = programmatic && features["pdl"];
         let target = CompileTarget { target: variable("ARCHWAY_TARGET", "sm_90a"), features };
@@ -40,10 +40,10 @@ impl Rig {
         let provider = Provider { target, pack: None, cache, compiler: Nvrtc::open() };
         let gpu = Gpu::open(0)?;
         let start = std::time::Instant::now();
-        let units = units(&HEADS);
+        let units = units(heads);
         let compiled = provider.get_all(&units)?;
         println!("kernels compiled after {:.2} s", start.elapsed().as_secs_f64());
-        let kernels = KernelSet::load(&gpu.context, &HEADS, |unit| -> Result<Vec<u8>, Failure> {
+        let kernels = KernelSet::load(&gpu.context, heads, |unit| -> Result<Vec<u8>, Failure> {
             let at = units.iter().position(|other| other == unit).ok_or("a unit that was not compiled")?;
             Ok(compiled[at].0.cubin.clone())
         })?;

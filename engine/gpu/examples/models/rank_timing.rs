@@ -28,12 +28,12 @@ pub fn run(ranks: usize, config: &Path, sizes: &Sizes) -> Result<(), Failure> {
             ranks::with(*allreduce, *fusion)(PlanRequest { speculation, ..request })
         })?;
         let times = together(&factory, &Arc::new(plan.collectives()), &config, &weights, sizes)?;
-        timing::print(&format!("{ranks} ranks, {way}: "), &config, sizes, &times);
+        timing::print(&format!("{ranks} ranks, {way}: "), timing::weight_bytes(&config), &config, sizes, &times);
     }
     for (name, share) in [("a rank alone", Share { rank: 0, world_size: ranks }), ("one GPU", Share::WHOLE)] {
         let alone = Place { factory: &gpu(&config)?, rank: 0, share, plan: None };
         match Timed::new(&alone, &config, &weights, sizes).and_then(|mut timed| timed.times(sizes)) {
-            Ok(times) => timing::print(&format!("{name}: "), &config, sizes, &times),
+            Ok(times) => timing::print(&format!("{name}: "), timing::weight_bytes(&config), &config, sizes, &times),
             // A model that several GPUs share may be too large for one.
             Err(failure) => println!("{name}: not timed: {failure}"),
         }

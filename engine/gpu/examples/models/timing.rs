@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use engine::backend::{Backend, CacheShape, Choose, PassKey, Segment, StepInput, StepLimits};
 use engine::collective::{CollectivePlan, Communicator, PassError};
 use engine::executor::RankFactory;
-use engine::load::read_config;
+use engine::load::{OpenOptions, open_model, read_config};
 use engine::model::{self, Attention, Decoder, Limits, ModelConfig, Pass, Share};
 use engine::types::Phase;
 use engine::weights::{DummyWeights, WeightSource};
@@ -50,22 +50,23 @@ impl Sizes {
 
 /// Times every pass of `sizes`, and its ratio to the first one.
 pub fn run(config: &Path, sizes: &Sizes) -> Result<(), Failure> {
-    let config = read_config(config, map_file).map_err(|error| error.to_string())?;
-    let weights = DummyWeights::new(0, "bfloat16");
+    let Opened { config, weights, stored } = open(config)?;
     let alone = Place { factory: &gpu(&config)?, rank: 0, share: Share::WHOLE, plan: None };
-    let times = Timed::new(&alone, &config, &weights, sizes).and_then(|mut timed| timed.times(sizes))?;
-    print("", &config, sizes, &times);
+    let times = Timed::new(&alone, &config, &*weights, sizes).and_then(|mut timed| timed.times(sizes))?;
+    print("", stored.unwrap_or_else(|| weight_bytes(&config)), &config, sizes, &times);
     Ok(())
 }
 
 /// Seconds of every pass: replayed one after the other, and with a wait after each.
 pub type Times = Vec<[f64; 2]>;
 
-pub fn print(name: &str, config: &ModelConfig, sizes: &Sizes, times: &Times) {
+/// `weights`: bytes of them that a step reads.
+pub fn print(name: &str, weights: f64, config: &ModelConfig, sizes: &Sizes, times: &Times) {
     let Sizes { sequences, context, each } = sizes;
     for (wait, what) in ["back to back", "waiting after each"].into_iter().enumerate() {
         for (each, seconds) in each.iter().zip(times) {
-            let (bytes, seconds, first) = (bytes(config, *sequences, *context), seconds[wait], times[0][wait]);
+            let (bytes, seconds, first) =
+                (weights + cache_bytes(config, *sequences, *context), seconds[wait], times[0][wait]);
             println!(
                 "{name}{sequences} x {each} rows, context {context}, {what}: {:.4} ms a step, {:.0} GB/s of {:.3} GB, {:.3} x",
                 seconds * 1e3,
@@ -77,14 +78,37 @@ pub fn print(name: &str, config: &ModelConfig, sizes: &Sizes, times: &Times) {
     }
 }
 
-/// Weights that a step reads, and keys and values.
-fn bytes(config: &ModelConfig, rows: usize, context: usize) -> f64 {
+struct Opened {
+    config: ModelConfig,
+    weights: Arc<dyn WeightSource>,
+    /// Bytes of the model's file.
+    stored: Option<f64>,
+}
+
+/// A model in a file, or a configuration with random weights.
+fn open(path: &Path) -> Result<Opened, Failure> {
+    if path.extension().is_none_or(|extension| extension != "gguf") {
+        let config = read_config(path, map_file).map_err(text)?;
+        return Ok(Opened { config, weights: Arc::new(DummyWeights::new(0, "bfloat16")), stored: None });
+    }
+    let options = OpenOptions { open: map_file, ..OpenOptions::default() };
+    let model = open_model(path, &options).map_err(text)?;
+    let stored = Some(path.metadata().map_err(text)?.len() as f64);
+    Ok(Opened { config: model.config, weights: model.source, stored })
+}
+
+/// Weights in bf16 that a step reads.
+pub fn weight_bytes(config: &ModelConfig) -> f64 {
     let Attention::Grouped { key_value_heads, head_dimension, .. } = config.attention else { return f64::NAN };
     let (hidden, layers) = (config.hidden, config.layers);
     let attention = 2 * hidden * (config.heads + key_value_heads) * head_dimension;
-    let weights = layers * (attention + 3 * hidden * config.intermediate) + hidden * config.vocabulary;
-    let cached = rows * context * layers * 2 * key_value_heads * head_dimension;
-    2.0 * (weights + cached) as f64
+    2.0 * (layers * (attention + 3 * hidden * config.intermediate) + hidden * config.vocabulary) as f64
+}
+
+/// Keys and values that a step reads.
+fn cache_bytes(config: &ModelConfig, rows: usize, context: usize) -> f64 {
+    let Attention::Grouped { key_value_heads, head_dimension, .. } = config.attention else { return f64::NAN };
+    2.0 * (rows * context * config.layers * 2 * key_value_heads * head_dimension) as f64
 }
 
 /// A rank, and the share of the model that it has.

@@ -2,6 +2,8 @@
 //
 // `attend_split` takes few rows and splits the context over warps and blocks; the block that finishes a row last puts
 // the parts together, in the order of the parts. `attend_whole` takes many rows, one tile of pairs per warp.
+#include "fresh.cuh"
+#include "joined.cuh"
 #include "reduce.cuh"
 #include "tile.cuh"
 
@@ -194,9 +196,10 @@ __device__ __forceinline__ void combine_many(
     }
 }
 
-// The block's part of every pair: to the output if it is the only one, else to the workspace.
+// The block's part of every pair: to the output if it is the only one, else to `parts`.
 __device__ __forceinline__ void combine_and_store(
-    const AttentionArguments& a, const StepSegment& segment, const AttentionItem& item, const Bundle& bundle) {
+    const AttentionArguments& a, const StepSegment& segment, const AttentionItem& item, const Bundle& bundle,
+    float* parts) {
     constexpr u32 THREADS = WARPS * WARP / PAIRS;
     u32 index = threadIdx.x / THREADS;
     Pair pair(bundle, item.first_row, item.rows, index);
@@ -207,8 +210,7 @@ __device__ __forceinline__ void combine_and_store(
     float largest = combine_warps(index, factors, sum);
     bool only = item.parts == 1;
     float inverse = 1.0f / sum;
-    u64 place = static_cast<u64>(item.place + item.part) * gridDim.y + blockIdx.y;
-    float* part = a.workspace + (place * PAIRS + index) * PART;
+    float* part = parts + index * PART;
     bf16* output = output_of(a, segment, pair);
 #pragma unroll
     for (u32 i = 0; i < HEAD / 2 / THREADS; ++i) {
@@ -233,36 +235,90 @@ __device__ __forceinline__ void combine_and_store(
     }
 }
 
-extern "C" __global__ void __launch_bounds__(WARPS* WARP, 2) attend_split(AttentionArguments a) {
-    let_next_start();
-    Bundle bundle(a, blockIdx.y);
-    // The step's arrays were written before the first kernel.
-    if (blockIdx.x >= a.counts->split_items || bundle.count == 0) {
-        wait_for_previous();
-        return;
+// Queries of a tile after norm and rotation; rows start in different banks. They lie in the first warp's ring, in the page
+// that is ordered last.
+constexpr u32 QUERY_PITCH = HEAD + CHUNK;
+static_assert(PAIRS * QUERY_PITCH <= 2 * PAGE_ELEMENTS, "a page has room for a tile's queries");
+
+// A warp's share of the tile's queries, from registers that hold its first one already.
+__device__ __forceinline__ void share_queries(
+    bf16* queries, const AttentionArguments& a, const StepSegment& segment, const AttentionItem& item, const Bundle& bundle,
+    LaneHead& first, LaneAngles& angles) {
+    for (u32 index = threadIdx.x / WARP; index < item.rows * bundle.count; index += WARPS) {
+        Pair pair(bundle, item.first_row, item.rows, index);
+        u32 row = segment.first_row + pair.row;
+        if (index >= WARPS) {
+            first.load(a, a.source + static_cast<u64>(row) * a.row + a.query_offset + pair.head * a.query_stride);
+            angles.load(a, row);
+        }
+        bf16 values[OF_LANE];
+        first.finish(values, a, angles, a.query_norm);
+#pragma unroll
+        for (u32 i = 0; i < OF_LANE; ++i) {
+            u32 column = threadIdx.x % WARP + i * WARP;
+            if (HEAD % WARP == 0 || column < HEAD) {
+                queries[index * QUERY_PITCH + column] = values[i];
+            }
+        }
     }
-    AttentionItem item = a.items[blockIdx.x];
-    StepSegment segment = a.segments[item.segment];
+}
+
+__device__ __forceinline__ void load_shared_tile(WarpTile& tile, const bf16* queries, const Pair (&pairs)[2]) {
+    u32 group = threadIdx.x % WARP / 4;
+    const bf16* from[2];
+#pragma unroll
+    for (u32 which = 0; which < 2; ++which) {
+        from[which] = pairs[which].valid ? queries + (group + 8 * which) * QUERY_PITCH : nullptr;
+    }
+    load_queries(tile, from, HEAD, true);
+    tile.clear();
+}
+
+// The warp's pages, after the queries have been loaded, or made.
+__device__ __forceinline__ void attend_part(
+    WarpTile& tile, const AttentionArguments& a, const StepSegment& segment, const AttentionItem& item,
+    const Bundle& bundle) {
     u32 warp = threadIdx.x / WARP, group = threadIdx.x % WARP / 4;
     Pair pairs[2] = {
         Pair(bundle, item.first_row, item.rows, group), Pair(bundle, item.first_row, item.rows, group + 8)};
     Sight sight = sight_of(a, segment, pairs);
-    WarpTile tile;
     const u32* pages = a.pages + segment.first_page;
     u32 from = item.begin / PAGE + warp, to = ceiling_divide(item.end, PAGE);
     u32 first_page = from < to ? pages[from] : 0;
-    wait_for_previous();
-    load_tile(tile, a, segment, pairs);
     bf16* ring = reinterpret_cast<bf16*>(shared_parts) + warp * STAGES * 2 * PAGE_ELEMENTS;
-    walk<WARP, STAGES>(tile, a, sight, pages, bundle.cached, first_page, from, to, WARPS, to, ring);
-    finish_sums(tile);
-    __syncthreads();
-    write_part(tile);
-    __syncthreads();
-    combine_and_store(a, segment, item, bundle);
-    if (item.parts == 1) {
+    if (a.cosines == nullptr) {
+        wait_for_previous();
+        NothingFresh none;
+        Walk<WARP, STAGES, NothingFresh> walk = {a, sight, none, pages, bundle.cached, from, to, WARPS, ring};
+        walk.begin(first_page);
+        load_tile(tile, a, segment, pairs);
+        walk.run(tile, to);
         return;
     }
+    Pair mine(bundle, item.first_row, item.rows, warp);
+    u32 row = segment.first_row + mine.row;
+    LaneAngles angles;
+    angles.load(a, row);
+    wait_for_previous();
+    LaneHead query;
+    query.load(a, a.source + static_cast<u64>(row) * a.row + a.query_offset + mine.head * a.query_stride);
+    // The first of the bundles that share a cached head writes it.
+    u32 end_own = blockIdx.y % a.bundles_per_head == 0 ? item.first_row + item.rows : item.first_row;
+    Fresh fresh = {a, segment, bundle.cached, item.first_row, end_own, angles, row};
+    Walk<WARP, STAGES, Fresh> walk = {a, sight, fresh, pages, bundle.cached, from, to, WARPS, ring};
+    walk.begin(first_page);
+    LaneAngles turning = angles;
+    bf16* queries = reinterpret_cast<bf16*>(shared_parts) + (STAGES - 1) * 2 * PAGE_ELEMENTS;
+    share_queries(queries, a, segment, item, bundle, query, turning);
+    __syncthreads();
+    load_shared_tile(tile, queries, pairs);
+    __syncthreads();
+    walk.run(tile, to);
+}
+
+// The block's part meets those of the others in the workspace; the block that comes last puts them together.
+__device__ __forceinline__ void meet_in_workspace(
+    const AttentionArguments& a, const StepSegment& segment, const AttentionItem& item, const Bundle& bundle) {
     __shared__ bool last;
     __threadfence();
     __syncthreads();
@@ -283,6 +339,78 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, 2) attend_split(Attent
         }
     }
 }
+
+#if ARCHWAY_HAS_CLUSTERS
+// The same in the shared memory of a cluster. Every block of the cluster that has work comes here.
+__device__ __forceinline__ void meet_in_cluster(
+    const AttentionArguments& a, const StepSegment& segment, const AttentionItem& item, const Bundle& bundle,
+    const float* parts) {
+    meet_cluster();
+    if (is_joined(item)) {
+        u32 units = item.rows * bundle.count * (HEAD / 2);
+        for (u32 unit = item.part * WARPS * WARP + threadIdx.x; unit < units; unit += item.parts * WARPS * WARP) {
+            u32 index = unit / (HEAD / 2), dimension = unit % (HEAD / 2) * 2;
+            float2 value = join(item, parts + index * PART, dimension);
+            bf16* output = output_of(a, segment, Pair(bundle, item.first_row, item.rows, index));
+            store_output(output, dimension, a.width, value.x, value.y);
+        }
+    }
+    // Others may read this block's part until here.
+    meet_cluster();
+}
+#endif
+
+template <bool CLUSTERED>
+__device__ __forceinline__ void attend_few(const AttentionArguments& a) {
+    let_next_start();
+    Bundle bundle(a, blockIdx.y);
+    // The step's arrays were written before the first kernel.
+    if (blockIdx.x >= a.counts->split_items || bundle.count == 0) {
+        // A block without work makes room at once; one of the grid waits, so that the grid does.
+        if (blockIdx.x + blockIdx.y == 0) {
+            wait_for_previous();
+        }
+        return;
+    }
+    AttentionItem item = a.items[blockIdx.x];
+    StepSegment segment = a.segments[item.segment];
+    WarpTile tile;
+    attend_part(tile, a, segment, item, bundle);
+    finish_sums(tile);
+    __syncthreads();
+    write_part(tile);
+    __syncthreads();
+    u64 place = static_cast<u64>(item.place + item.part) * gridDim.y + blockIdx.y;
+    float* parts = a.workspace + place * PAIRS * PART;
+#if ARCHWAY_HAS_CLUSTERS
+    if constexpr (CLUSTERED) {
+        // Behind the parts of the warps.
+        float* own = shared_parts + WARPS * PAIRS * PART;
+        bool joined = is_joined(item);
+        combine_and_store(a, segment, item, bundle, joined ? own : parts);
+        meet_in_cluster(a, segment, item, bundle, own);
+        if (item.parts > 1 && !joined) {
+            meet_in_workspace(a, segment, item, bundle);
+        }
+        return;
+    }
+#endif
+    combine_and_store(a, segment, item, bundle, parts);
+    if (item.parts > 1) {
+        meet_in_workspace(a, segment, item, bundle);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(WARPS* WARP, 2) attend_split(AttentionArguments a) {
+    attend_few<false>(a);
+}
+
+#if ARCHWAY_HAS_CLUSTERS
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(WARPS* WARP, 2)
+    attend_joined(AttentionArguments a) {
+    attend_few<true>(a);
+}
+#endif
 
 extern "C" __global__ void __launch_bounds__(WARPS* WARP, 2) attend_whole(AttentionArguments a) {
     let_next_start();
@@ -310,8 +438,10 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, 2) attend_whole(Attent
     bool tree = segment.committed != NONE;
     u32 end = rows == 0 ? 0 : tree ? item.end : segment.start + first_row + rows, to = ceiling_divide(item.end, PAGE);
     bf16* ring = reinterpret_cast<bf16*>(shared_parts);
-    walk<WARPS * WARP, STAGES>(
-        tile, a, sight, pages, bundle.cached, pages[0], 0, to, 1, ceiling_divide(end, PAGE), ring);
+    NothingFresh none;
+    Walk<WARPS * WARP, STAGES, NothingFresh> walk = {a, sight, none, pages, bundle.cached, 0, to, 1, ring};
+    walk.begin(pages[0]);
+    walk.run(tile, ceiling_divide(end, PAGE));
     finish_sums(tile);
 #pragma unroll
     for (u32 i = 0; i < 4; ++i) {

@@ -24,14 +24,21 @@ struct AttentionArguments {
     const u64* mask;
     const bf16* source;
     // Of the layer: `[page][cached head][PAGE][HEAD]`.
-    const bf16* keys;
-    const bf16* values;
+    bf16* keys;
+    bf16* values;
     // `[rows, query_heads * width]`
     bf16* output;
     // `[place][bundle][PAIRS][HEAD + 2]`: sums, largest score, sum of weights.
     float* workspace;
     // `[place][bundle]`, zero between launches.
     u32* arrivals;
+    // Where attention rotates and appends the step's own rows: their positions, angles `[positions, pairs]`, and the
+    // norms of heads or null. `cosines` is null where another kernel has done it.
+    const u32* positions;
+    const float* cosines;
+    const float* sines;
+    const float* query_norm;
+    const float* key_norm;
     u32 row;
     u32 query_offset;
     u32 query_stride;
@@ -45,6 +52,14 @@ struct AttentionArguments {
     u32 bundles_per_head;
     // Factor of the scores, times log2(e).
     float scale;
+    u32 pairs;
+    // Pairs are (2i, 2i+1) instead of (i, i + pairs).
+    u32 interleaved;
+    // Of the norms of heads.
+    float epsilon;
+    // Columns of a row where its keys and values begin, head by head.
+    u32 key_offset;
+    u32 value_offset;
 };
 
 // Query heads `first..first + count` read cached head `cached`.
@@ -182,9 +197,10 @@ __device__ __forceinline__ void meet() {
     }
 }
 
-// Orders a page's keys and values. Values at and after `written` become zero: what lies there may be no number.
+// Orders a page's keys and values. Rows from `stored` up to `written` are written by the warp itself. Values at and after
+// `written` become zero: what lies there may be no number.
 template <u32 THREADS>
-__device__ __forceinline__ void order_page(bf16* to, const bf16* keys, const bf16* values, u32 written) {
+__device__ __forceinline__ void order_page(bf16* to, const bf16* keys, const bf16* values, u32 stored, u32 written) {
 #pragma unroll
     for (u32 i = 0; i < ceiling_divide(PAGE * CHUNKS, THREADS); ++i) {
         u32 index = i * THREADS + threadIdx.x % THREADS;
@@ -192,6 +208,9 @@ __device__ __forceinline__ void order_page(bf16* to, const bf16* keys, const bf1
             break;
         }
         u32 row = index / CHUNKS, dimension = index % CHUNKS * CHUNK, place = row * HEAD + swizzled(row, dimension);
+        if (row >= stored && row < written) {
+            continue;
+        }
         copy_async(to + place, keys + row * HEAD + dimension, true);
         copy_async(to + PAGE_ELEMENTS + place, values + row * HEAD + dimension, row < written);
     }
@@ -334,45 +353,64 @@ __device__ __forceinline__ void take_in(WarpTile& tile, Sums (&scores)[2], const
     }
 }
 
-// The sequence's pages `from, from + step, …` below `to`, of which the first is page `first_page` of the cache. THREADS
-// threads bring them to a ring of STAGES pages of their own; this warp takes those below `mine` in.
-template <u32 THREADS, u32 STAGES>
-__device__ __forceinline__ void walk(
-    WarpTile& tile, const AttentionArguments& a, const Sight& sight, const u32* pages, u32 cached, u32 first_page, u32 from,
-    u32 to, u32 step, u32 mine, bf16* ring) {
-    u64 stride = static_cast<u64>(a.cached_heads) * PAGE_ELEMENTS, head = static_cast<u64>(cached) * PAGE_ELEMENTS;
-    u32 next = from, next_page = first_page, order = 0;
-    auto order_next = [&]() {
+// The sequence's pages `from, from + step, …` below `to`. THREADS threads bring them to a ring of STAGES pages of their
+// own; FRESH writes what the cache does not have yet.
+template <u32 THREADS, u32 STAGES, typename FRESH>
+struct Walk {
+    const AttentionArguments& a;
+    const Sight& sight;
+    const FRESH& fresh;
+    const u32* pages;
+    u32 cached;
+    u32 from, to, step;
+    bf16* ring;
+    u32 next, next_page, order;
+
+    // Page `from` of the sequence is page `first_page` of the cache.
+    __device__ __forceinline__ void begin(u32 first_page) {
+        next = from, next_page = first_page, order = 0;
+#pragma unroll
+        for (u32 stage = 0; stage + 1 < STAGES; ++stage) {
+            order_next();
+        }
+    }
+
+    __device__ __forceinline__ void order_next() {
         if (next < to) {
-            u64 place = next_page * stride + head;
-            u32 written = sight.written > next * PAGE ? sight.written - next * PAGE : 0;
-            order_page<THREADS>(ring + order * 2 * PAGE_ELEMENTS, a.keys + place, a.values + place, written);
+            u64 place = (static_cast<u64>(next_page) * a.cached_heads + cached) * PAGE_ELEMENTS;
+            bf16* room = ring + order * 2 * PAGE_ELEMENTS;
+            u32 first = next * PAGE, written = sight.written > first ? sight.written - first : 0;
+            u32 stored = fresh.stored() > first ? fresh.stored() - first : 0;
+            order_page<THREADS>(room, a.keys + place, a.values + place, stored, written);
+            if (stored < PAGE && written > stored) {
+                fresh.write(room, next, place);
+            }
             next += step;
             next_page = next < to ? pages[next] : 0;
             order = order + 1 == STAGES ? 0 : order + 1;
         }
         // An empty group where there is no page: the count of groups stays the same.
         commit_copies();
-    };
-#pragma unroll
-    for (u32 stage = 0; stage + 1 < STAGES; ++stage) {
-        order_next();
     }
-    u32 taken = 0;
-    for (u32 page = from; page < to; page += step) {
-        await_copies<STAGES - 2>();
-        meet<THREADS>();
-        order_next();
-        if (page < mine) {
-            const bf16* keys = ring + taken * 2 * PAGE_ELEMENTS;
-            Sums scores[2];
-            score(scores, tile, keys, sight, page * PAGE, a.scale);
-            take_in(tile, scores, keys + PAGE_ELEMENTS);
+
+    // This warp takes pages below `mine` in.
+    __device__ __forceinline__ void run(WarpTile& tile, u32 mine) {
+        u32 taken = 0;
+        for (u32 page = from; page < to; page += step) {
+            await_copies<STAGES - 2>();
+            meet<THREADS>();
+            order_next();
+            if (page < mine) {
+                const bf16* keys = ring + taken * 2 * PAGE_ELEMENTS;
+                Sums scores[2];
+                score(scores, tile, keys, sight, page * PAGE, a.scale);
+                take_in(tile, scores, keys + PAGE_ELEMENTS);
+            }
+            taken = taken + 1 == STAGES ? 0 : taken + 1;
         }
-        taken = taken + 1 == STAGES ? 0 : taken + 1;
+        await_copies<0>();
     }
-    await_copies<0>();
-}
+};
 
 // Sums of weights over the four lanes of a group.
 __device__ __forceinline__ void finish_sums(WarpTile& tile) {

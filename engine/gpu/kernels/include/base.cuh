@@ -2,7 +2,7 @@
 // host with nothing but the run-time compiler can build the kernels.
 #pragma once
 
-#if !defined(ARCHWAY_HAS_PDL) || !defined(ARCHWAY_HAS_TMA)
+#if !defined(ARCHWAY_HAS_PDL) || !defined(ARCHWAY_HAS_TMA) || !defined(ARCHWAY_HAS_CLUSTERS)
 #error "features of the database's record are given as macros, 0 or 1"
 #endif
 
@@ -95,6 +95,11 @@ __device__ __forceinline__ Vector16 load16_streaming(const void* from) {
                  : "=r"(v.words[0]), "=r"(v.words[1]), "=r"(v.words[2]), "=r"(v.words[3])
                  : "l"(from));
     return v;
+}
+
+// One of a rotated pair; the sine is negative for the first of the two. Rounded the same wherever it is compiled.
+__device__ __forceinline__ float rotated(float own, float other, float cosine, float sine) {
+    return __fmaf_rn(own, cosine, __fmul_rn(other, sine));
 }
 
 __device__ __forceinline__ u32 ceiling_divide(u32 value, u32 by) {

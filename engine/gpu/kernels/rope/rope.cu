@@ -45,8 +45,8 @@ extern "C" __global__ void __launch_bounds__(256) rotate(RotateArguments argumen
     float cosine = arguments.angles.cosines[angle], sine = arguments.angles.sines[angle];
     u32 first = arguments.angles.first(pair), second = arguments.angles.second(pair);
     float left = to_float(values[first]), right = to_float(values[second]);
-    values[first] = to_bf16(left * cosine - right * sine);
-    values[second] = to_bf16(right * cosine + left * sine);
+    values[first] = to_bf16(rotated(left, right, cosine, -sine));
+    values[second] = to_bf16(rotated(right, left, cosine, sine));
 }
 
 struct CachePlace {
@@ -162,8 +162,8 @@ extern "C" __global__ void __launch_bounds__(HEADS_PER_BLOCK* WARP) rotate_appen
             float cosine = angles.cosines[angle + pair], sine = angles.sines[angle + pair];
             u32 first = angles.first(pair), second = angles.second(pair);
             float left = values[first], right = values[second];
-            values[first] = left * cosine - right * sine;
-            values[second] = right * cosine + left * sine;
+            values[first] = rotated(left, right, cosine, -sine);
+            values[second] = rotated(right, left, cosine, sine);
         }
         __syncwarp();
     }

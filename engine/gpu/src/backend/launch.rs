@@ -2,17 +2,19 @@
 
 use cudarc::driver::sys::CUdeviceptr;
 use engine::backend::*;
+use engine::types::Phase;
 use engine::weights::WeightType;
 
-use super::pending::{NormCall, Pending, ProductCall, RotateCall};
+use super::pending::{NormCall, NormInput, Pending, ProductCall, RotateCall};
 use super::types::{Cache, Element, Matrix, Run};
 use super::{Buffer, CudaBackend, SMALL_ROWS};
 use crate::device::Shape;
-use crate::kernels::{self, CachePlace, Format, HeadNorm};
+use crate::kernels::{self, CachePlace, Format, Fresh, HeadNorm};
 use crate::step::AttentionGeometry;
 
-/// Rows up to which a matrix in blocks is multiplied as it is stored; above, it is cheaper to convert it once.
-const STORED_ROWS: usize = 16;
+/// Rows of a step up to which attention rotates and appends them, where a sequence may have several: a warp makes all new
+/// rows of its page, one after the other.
+const FRESH_ROWS: usize = 4;
 
 /// Sizes of a step are far below 2^32.
 pub(super) fn word(size: usize) -> u32 {
@@ -24,8 +26,8 @@ fn format(kind: WeightType) -> Result<Format, BackendError> {
 }
 
 impl CudaBackend {
-    /// Launches what waits.
-    pub(crate) fn flush(&mut self) -> Result<(), BackendError> {
+    /// Launches the operation that waits for the next one.
+    pub(super) fn launch_pending(&mut self) -> Result<(), BackendError> {
         match std::mem::take(&mut self.pending) {
             Pending::Nothing => Ok(()),
             Pending::Product(call) => self.launch_product(&call),
@@ -40,6 +42,11 @@ impl CudaBackend {
                 }
                 self.launch_rotate(&rotation)
             }
+            Pending::Appended(call) => {
+                // SAFETY: the layout was checked when it was made; slots are those of the step's pages, which the cache
+                // has.
+                Ok(unsafe { kernels::rotate_append(&self.launcher, &self.kernels, &call) }?)
+            }
         }
     }
 
@@ -50,6 +57,7 @@ impl CudaBackend {
         input: &Buffer,
         output: &Buffer,
         rows: usize,
+        norm: Option<NormInput>,
     ) -> ProductCall {
         let wide = output.element == Element::F32;
         let width = if wide { size_of::<f32>() } else { Self::ELEMENT_BYTES };
@@ -59,27 +67,25 @@ impl CudaBackend {
             weight: run.memory.pointer(),
             kind: run.kind,
             bias: bias.map(|bias| [at(bias.wide.pointer(), size_of::<f32>()), at(bias.narrow.pointer(), 2)]),
-            input: input.memory.pointer(),
+            input: norm.map_or_else(|| input.memory.pointer(), |norm| norm.input),
             output: at(output.memory.pointer(), width),
             wide,
             rows,
             columns: weight.columns,
             outputs: run.rows,
             stride: weight.rows,
+            norm,
+            add: false,
         }
     }
 
     pub(super) fn launch_product(&mut self, call: &ProductCall) -> Result<(), BackendError> {
-        let stored = call.kind != WeightType::Bf16;
-        if stored && call.rows <= STORED_ROWS {
-            let product = arguments(call);
-            // SAFETY: buffers and weights live as long as the backend's stream; sizes are those of the call.
-            return Ok(unsafe {
-                kernels::quantised_product(&self.launcher, &self.kernels, format(call.kind)?, &product)
-            }?);
+        if call.is_stored() {
+            return self.launch_stored(call.kind, &stored_arguments(call));
         }
+        let stored = call.kind != WeightType::Bf16;
         if !stored && call.rows <= SMALL_ROWS {
-            // SAFETY: as above.
+            // SAFETY: buffers and weights live as long as the backend's stream; sizes are those of the call.
             return Ok(unsafe { kernels::product(&self.launcher, &self.kernels, &arguments(call)) }?);
         }
         // The library's kernels wait for the one in front of them, which may have written the converted weights.
@@ -88,6 +94,11 @@ impl CudaBackend {
         let shape = Shape { rows, input, out, stride, wide, bias: call.bias.is_some() };
         let bias = call.bias.map(|[f32, bf16]| if wide { f32 } else { bf16 });
         self.products.multiply(shape, call.weight, call.input, call.output, bias)
+    }
+
+    fn launch_stored(&self, kind: WeightType, product: &kernels::QuantisedProduct) -> Result<(), BackendError> {
+        // SAFETY: buffers and weights live as long as the backend's stream; sizes are those of a product call.
+        Ok(unsafe { kernels::quantised_product(&self.launcher, &self.kernels, format(kind)?, product) }?)
     }
 
     /// Converts a matrix in blocks to bf16, in the room that all of them share.
@@ -108,8 +119,7 @@ impl CudaBackend {
         call: &ProductCall,
         activate: &Activate<'_, Self>,
     ) -> Result<bool, BackendError> {
-        let fits = call.kind == WeightType::Bf16
-            && call.rows <= SMALL_ROWS
+        let fits = (call.is_stored() || call.kind == WeightType::Bf16 && call.rows <= SMALL_ROWS)
             && call.rows == activate.rows
             && call.output == activate.input.memory.pointer()
             && call.outputs == 2 * activate.width
@@ -120,6 +130,13 @@ impl CudaBackend {
         }
         let width = word(activate.width);
         let output = activate.output.memory.pointer();
+        if call.is_stored() {
+            let gate = kernels::gate_word(activate.activation);
+            let product =
+                kernels::QuantisedProduct { output, outputs: width, stride: width, gate, ..stored_arguments(call) };
+            self.launch_stored(call.kind, &product)?;
+            return Ok(true);
+        }
         let product = kernels::Product { output, outputs: width, stride: width, ..arguments(call) };
         // SAFETY: buffers and weights live as long as the backend's stream; sizes are those of the call.
         unsafe { kernels::gated_product(&self.launcher, &self.kernels, activate.activation, &product) }?;
@@ -149,21 +166,6 @@ impl CudaBackend {
         };
         // SAFETY: the step has tokens for so many rows, and the output room for them.
         Ok(unsafe { kernels::embed(&self.launcher, &self.kernels, format(run.kind)?, &embed) }?)
-    }
-
-    pub(super) fn launch_norm(&mut self, arguments: Norm<'_, Self>) -> Result<(), BackendError> {
-        let Norm { input, weight, epsilon, output, rows } = arguments;
-        let norm = kernels::Norm {
-            input: input.memory.pointer(),
-            residual: 0,
-            weight: weight.memory.pointer(),
-            output: output.memory.pointer(),
-            width: word(weight.length),
-            epsilon,
-            rows: word(rows),
-        };
-        // SAFETY: rows are as wide as the weight by the model's promise.
-        Ok(unsafe { kernels::rms_norm(&self.launcher, &self.kernels, &norm) }?)
     }
 
     pub(super) fn launch_add_norm(&mut self, arguments: AddNorm<'_, Self>) -> Result<(), BackendError> {
@@ -214,16 +216,15 @@ impl CudaBackend {
         Ok(unsafe { kernels::rotate(&self.launcher, &self.kernels, &rotate) }?)
     }
 
-    /// Norms of heads, rotation and append in one; false where the columns are not laid out for it.
-    pub(super) fn launch_rotate_append(
-        &mut self,
+    /// Norms of heads, rotation and append in one; none where the columns are not laid out for it.
+    pub(super) fn rotate_append(
         norms: Option<(NormCall, NormCall)>,
         rotation: &RotateCall,
         append: &Append<'_, Self>,
-    ) -> Result<bool, BackendError> {
-        let (blocks, key, Some(value)) = (&rotation.blocks, append.key, append.value) else { return Ok(false) };
+    ) -> Option<kernels::RotateAppend> {
+        let (blocks, key, Some(value)) = (&rotation.blocks, append.key, append.value) else { return None };
         let (width, cached) = (key.width, key.count);
-        let Some(queries) = blocks.count.checked_sub(cached) else { return Ok(false) };
+        let queries = blocks.count.checked_sub(cached)?;
         let packed = |blocks: Blocks, first: usize, count: usize| {
             (blocks.offset, blocks.count, blocks.stride) == (first * width, count, width)
                 && blocks.row == (queries + 2 * cached) * width
@@ -238,7 +239,7 @@ impl CudaBackend {
             && packed(value, queries + cached, cached)
             && normed;
         if !fits {
-            return Ok(false);
+            return None;
         }
         let norm = norms.map_or_else(HeadNorm::default, |(first, second)| HeadNorm {
             query: first.weight,
@@ -246,7 +247,7 @@ impl CudaBackend {
             epsilon: first.epsilon,
             reserved: 0,
         });
-        let arguments = kernels::RotateAppend {
+        Some(kernels::RotateAppend {
             positions: rotation.positions,
             slots: append.step.addresses().slots,
             angles: rotation.angles,
@@ -257,10 +258,7 @@ impl CudaBackend {
             width: word(width),
             rows: word(append.rows),
             reserved: 0,
-        };
-        // SAFETY: the layout was checked just now; slots are those of the step's pages, which the cache has.
-        unsafe { kernels::rotate_append(&self.launcher, &self.kernels, &arguments) }?;
-        Ok(true)
+        })
     }
 
     pub(super) fn launch_append(&mut self, append: &Append<'_, Self>) -> Result<(), BackendError> {
@@ -284,14 +282,19 @@ impl CudaBackend {
     }
 
     pub(super) fn launch_attend(&mut self, arguments: Attend<'_, Self>) -> Result<(), BackendError> {
-        let Attend { step, source, query, groups, scale, cache, layer, output, rows } = arguments;
+        let Attend { step, source, query, groups, scale, cache, layer, ref output, rows } = arguments;
         let message = "attention before the step was allocated".to_owned();
         let room = self.attention.as_ref().ok_or(BackendError::Device { operation: "attend", message })?;
+        let space = room.space();
         // A step is cut for one arrangement of heads; another one's would read the wrong items.
         let geometry = AttentionGeometry::new(&groups, cache.heads, self.gpu.multiprocessors as usize);
         if geometry != step.geometry {
             let message = "models whose heads are grouped differently cannot share a rank; use --device cpu".to_owned();
             return Err(BackendError::Device { operation: "attend", message });
+        }
+        let fresh = self.take_fresh(&arguments);
+        if fresh.is_none() {
+            self.launch_pending()?;
         }
         let attend = kernels::Attend {
             step: *step.addresses(),
@@ -304,10 +307,29 @@ impl CudaBackend {
             cache: place(cache, layer),
             scale,
             output: output.memory.pointer(),
-            space: room.space(),
+            space,
+            fresh,
         };
         // SAFETY: the step was filled with this geometry; the room was made for the largest step.
         Ok(unsafe { kernels::attend(&self.launcher, &self.kernels, &attend) }?)
+    }
+
+    /// The rotation and append that wait, if attention can do them: for the same rows of the same layer, and no more of a
+    /// sequence than the kernel takes that splits the context.
+    fn take_fresh(&mut self, attend: &Attend<'_, Self>) -> Option<Fresh> {
+        let Pending::Appended(call) = self.pending else { return None };
+        let same = call.buffer == attend.source.memory.pointer()
+            && call.cache.keys == attend.cache.keys(attend.layer)
+            && (call.rows, call.query_heads) == (word(attend.rows), word(attend.groups.query_heads))
+            && attend.step.whole_items() == 0
+            && (self.phase == Phase::Decode || attend.rows <= FRESH_ROWS);
+        if !same {
+            return None;
+        }
+        self.pending = Pending::Nothing;
+        let key_offset = call.query_heads * call.width;
+        let value_offset = key_offset + call.cache.heads * call.width;
+        Some(Fresh { angles: call.angles, norm: call.norm, key_offset, value_offset })
     }
 
     pub(super) fn launch_add(
@@ -329,6 +351,10 @@ impl CudaBackend {
             width: word(width),
             count: word(range.len()),
         };
+        if self.gather_lazily(gather)? {
+            return Ok(());
+        }
+        self.ready(&[gather.input], &[gather.output])?;
         // SAFETY: the step's logit rows are rows of the input; the output has room for the range.
         Ok(unsafe { kernels::gather(&self.launcher, &self.kernels, &gather) }?)
     }
@@ -399,6 +425,25 @@ fn arguments(call: &ProductCall) -> kernels::Product {
         float_output: u32::from(call.wide),
         activation: 0,
         launch: 0,
+    }
+}
+
+fn stored_arguments(call: &ProductCall) -> kernels::QuantisedProduct {
+    kernels::QuantisedProduct {
+        weight: call.weight,
+        input: call.input,
+        bias: call.bias.map_or(0, |[f32, _]| f32),
+        output: call.output,
+        norm: call.norm.map_or(0, |norm| norm.weight),
+        rows: call.norm.map_or(0, |norm| norm.rows),
+        outputs: word(call.outputs),
+        columns: word(call.columns),
+        count: word(call.rows),
+        stride: word(call.stride),
+        float_output: u32::from(call.wide),
+        gate: 0,
+        add: u32::from(call.add),
+        epsilon: call.norm.map_or(0.0, |norm| norm.epsilon),
     }
 }
 

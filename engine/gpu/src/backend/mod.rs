@@ -5,6 +5,7 @@ mod cut;
 mod draws;
 mod group;
 mod launch;
+mod lazy;
 mod load;
 mod pending;
 mod ready;
@@ -23,7 +24,8 @@ use crate::device::{Allocation, Gpu, MemoryReport, Pinned, Products, Purpose, Re
 use crate::kernels::{Launcher, PREFERRED_PRODUCT_ROWS};
 use crate::step::SPLIT_ROWS;
 use draws::DrawRoom;
-use pending::{NormCall, Pending, RotateCall, adjacent};
+use lazy::LazyNorm;
+use pending::{NormCall, NormInput, Pending, RotateCall, adjacent};
 use ready::Kernels;
 use rooms::{AttentionRoom, Choices, Marks};
 
@@ -59,6 +61,11 @@ pub struct CudaBackend {
     /// Padded dimension of the widest cached head.
     widest_head: usize,
     pending: Pending,
+    lazy: Vec<LazyNorm>,
+    /// A pass is being recorded.
+    recording: bool,
+    /// Of the pass that is under way, or of the last one.
+    phase: Phase,
     note: Box<dyn Fn(MemoryReport)>,
     /// This rank's number, and the group in which it waits for others; none for a single rank.
     group: Option<(usize, Arc<SharedGroup>)>,
@@ -95,6 +102,9 @@ impl CudaBackend {
             attention: None,
             widest_head: 0,
             pending: Pending::Nothing,
+            lazy: Vec::new(),
+            recording: false,
+            phase: Phase::Prefill,
             note,
             group: None,
             gpu,
@@ -196,7 +206,7 @@ impl Backend for CudaBackend {
     }
 
     fn upload(&mut self, step: &mut Step, input: &StepInput) -> Result<(), BackendError> {
-        self.flush()?;
+        self.ready(&[], &[])?;
         if input.rows() > 0 {
             self.recordings.close();
         }
@@ -207,7 +217,7 @@ impl Backend for CudaBackend {
 
     fn read(&mut self, buffer: &Buffer, from: usize, to: &mut [f32]) -> Result<(), BackendError> {
         assert!(from + to.len() <= buffer.elements, "what is read lies inside the buffer");
-        self.flush()?;
+        self.ready(&[buffer.memory.pointer()], &[])?;
         let width = if buffer.element == Element::F32 { size_of::<f32>() } else { Self::ELEMENT_BYTES };
         for (index, to) in to.chunks_mut(READBACK / width).enumerate() {
             let first = from + index * (READBACK / width);
@@ -256,14 +266,18 @@ impl Backend for CudaBackend {
             self.count_replay();
             return Ok(());
         }
+        self.phase = key.phase;
         if !Self::records(key) || !self.recordings.is_open() {
             body(self)?;
             return Ok(self.flush()?);
         }
         self.recordings.begin(&self.gpu.stream)?;
+        self.recording = true;
         let launched = body(self).and_then(|()| Ok(self.flush()?));
+        self.recording = false;
         if launched.is_err() {
             self.pending = Pending::Nothing;
+            self.lazy.clear();
             Recordings::abandon(&self.gpu.stream);
             return launched;
         }
@@ -276,7 +290,7 @@ impl Backend for CudaBackend {
     }
 
     fn choose(&mut self, arguments: Choose<'_, Self>) -> Result<(), BackendError> {
-        self.flush()?;
+        self.ready(&[arguments.logits.memory.pointer()], &[])?;
         self.launch_argmax(&arguments)
     }
 
@@ -288,7 +302,7 @@ impl Backend for CudaBackend {
     }
 
     fn read_choices(&mut self, from: usize, to: &mut [u32]) -> Result<(), BackendError> {
-        self.flush()?;
+        self.ready(&[], &[])?;
         let Some(choices) = self.choices.as_ref().filter(|_| !to.is_empty()) else { return Ok(()) };
         self.settle("step")?;
         let words: &[u32] = bytemuck::cast_slice(choices.host.bytes());
@@ -297,7 +311,7 @@ impl Backend for CudaBackend {
     }
 
     fn mark(&mut self, mark: usize) -> Result<(), BackendError> {
-        self.flush()?;
+        self.ready(&[], &[])?;
         self.marks.set(mark, &self.gpu)
     }
 
@@ -306,13 +320,16 @@ impl Backend for CudaBackend {
     }
 
     fn embed(&mut self, arguments: Embed<'_, Self>) -> Result<(), BackendError> {
-        self.flush()?;
+        self.ready(&[], &[arguments.output.memory.pointer()])?;
         self.launch_embed(arguments)
     }
 
     fn rms_norm(&mut self, arguments: Norm<'_, Self>) -> Result<(), BackendError> {
-        self.flush()?;
-        self.launch_norm(arguments)
+        let Norm { input, weight, epsilon, output, rows } = arguments;
+        let (input, output) = (input.memory.pointer(), output.memory.pointer());
+        self.ready(&[input], &[output])?;
+        let norm = NormInput { input, weight: weight.memory.pointer(), epsilon, rows: 0 };
+        self.norm_later(LazyNorm { norm, width: weight.length, rows, output, gather: None, taken: false })
     }
 
     fn rms_norm_blocks(&mut self, arguments: NormBlocks<'_, Self>) -> Result<(), BackendError> {
@@ -324,7 +341,7 @@ impl Backend for CudaBackend {
                 self.pending = Pending::Norms(first, Some(call));
             }
             _ => {
-                self.flush()?;
+                self.ready(&[call.buffer], &[call.buffer])?;
                 self.pending = Pending::Norms(call, None);
             }
         }
@@ -332,13 +349,28 @@ impl Backend for CudaBackend {
     }
 
     fn add_rms_norm(&mut self, arguments: AddNorm<'_, Self>) -> Result<(), BackendError> {
-        self.flush()?;
+        let AddNorm { addend, residual, weight, epsilon, output, rows } = &arguments;
+        let (addend, residual) = (addend.memory.pointer(), residual.memory.pointer());
+        let output = output.memory.pointer();
+        if let Some(call) = self.adding(addend, residual, weight.length, *rows) {
+            self.pending = Pending::Nothing;
+            self.touch(&[], &[output, residual])?;
+            self.launch_product(&call)?;
+            let norm = NormInput { input: residual, weight: weight.memory.pointer(), epsilon: *epsilon, rows: 0 };
+            let (width, rows) = (weight.length, *rows);
+            return self.norm_later(LazyNorm { norm, width, rows, output, gather: None, taken: false });
+        }
+        self.ready(&[addend, residual], &[output, residual])?;
         self.launch_add_norm(arguments)
     }
 
     fn linear(&mut self, Product { weight, input, output, rows }: Product<'_, Self>) -> Result<(), BackendError> {
-        self.flush()?;
-        let call = |run| Self::product_call(weight, run, input, output, rows);
+        self.launch_pending()?;
+        let (from, to) = (input.memory.pointer(), output.memory.pointer());
+        let norm = self.take_norm(weight, [from, to], rows);
+        let reads: &[u64] = if norm.is_some() { &[] } else { &[from] };
+        self.touch(reads, &[to])?;
+        let call = |run| Self::product_call(weight, run, input, output, rows, norm);
         if let [run] = weight.runs.as_slice() {
             self.pending = Pending::Product(call(run));
             return Ok(());
@@ -357,7 +389,7 @@ impl Backend for CudaBackend {
         let norms = match self.pending {
             Pending::Norms(first, Some(second)) if first.buffer == call.buffer => Some((first, second)),
             _ => {
-                self.flush()?;
+                self.ready(&[call.buffer], &[call.buffer])?;
                 None
             }
         };
@@ -367,17 +399,17 @@ impl Backend for CudaBackend {
 
     fn append(&mut self, arguments: Append<'_, Self>) -> Result<(), BackendError> {
         if let Pending::Rotation(norms, rotation) = self.pending
-            && self.launch_rotate_append(norms, &rotation, &arguments)?
+            && let Some(call) = Self::rotate_append(norms, &rotation, &arguments)
         {
-            self.pending = Pending::Nothing;
+            self.pending = Pending::Appended(call);
             return Ok(());
         }
-        self.flush()?;
+        self.ready(&[arguments.source.memory.pointer()], &[])?;
         self.launch_append(&arguments)
     }
 
     fn attend(&mut self, arguments: Attend<'_, Self>) -> Result<(), BackendError> {
-        self.flush()?;
+        self.touch(&[arguments.source.memory.pointer()], &[arguments.output.memory.pointer()])?;
         self.launch_attend(arguments)
     }
 
@@ -386,13 +418,14 @@ impl Backend for CudaBackend {
     }
 
     fn activate(&mut self, arguments: Activate<'_, Self>) -> Result<(), BackendError> {
+        self.touch(&[], &[arguments.output.memory.pointer()])?;
         if let Pending::Product(product) = self.pending
             && self.launch_gated(&product, &arguments)?
         {
             self.pending = Pending::Nothing;
             return Ok(());
         }
-        self.flush()?;
+        self.ready(&[arguments.input.memory.pointer()], &[])?;
         self.launch_activate(arguments)
     }
 
@@ -405,22 +438,24 @@ impl Backend for CudaBackend {
     }
 
     fn add(&mut self, arguments: Add<'_, Self>) -> Result<(), BackendError> {
-        self.flush()?;
+        let (addend, target) = (arguments.addend.memory.pointer(), arguments.target.memory.pointer());
+        self.ready(&[addend, target], &[target])?;
         self.launch_add(arguments)
     }
 
     fn gather(&mut self, arguments: Gather<'_, Self>) -> Result<(), BackendError> {
-        self.flush()?;
+        self.launch_pending()?;
         self.launch_gather(arguments)
     }
 
     fn move_rows(&mut self, arguments: MoveRows<'_, Self>) -> Result<(), BackendError> {
-        self.flush()?;
+        self.ready(&[], &[])?;
         self.launch_move_rows(arguments)
     }
 
     fn copy_columns(&mut self, arguments: CopyColumns<'_, Self>) -> Result<(), BackendError> {
-        self.flush()?;
+        let (source, target) = (arguments.source.memory.pointer(), arguments.target.memory.pointer());
+        self.ready(&[source, target], &[target])?;
         self.launch_copy_columns(arguments)
     }
 }

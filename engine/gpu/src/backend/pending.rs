@@ -1,16 +1,31 @@
 //! Operations that wait for the next one: two that follow each other in every layer become one launch.
 //!
 //! - a product, then the activation of all of its output: the gated product writes the activated columns alone;
-//! - norms of query and key heads, rotation, append: one kernel reads the projected row once.
+//! - a product with weights in blocks, then a sum of all of its output with the residual stream: the product adds to it;
+//! - norms of query and key heads, rotation, append: one kernel reads the projected row once;
+//! - rotation and append as above, then attention of the same rows: attention does both.
 //!
-//! What waits is launched as soon as something else comes ([`CudaBackend::flush`]), so results are as if nothing had
+//! What waits is launched as soon as something else comes ([`super::CudaBackend::ready`]), so results are as if nothing had
 //! waited, but for outputs that only the merged operation read.
 
 use cudarc::driver::sys::CUdeviceptr;
 use engine::backend::Blocks;
 use engine::weights::WeightType;
 
-use crate::kernels::Angles;
+use crate::kernels::{Angles, RotateAppend};
+
+/// Rows up to which a matrix in blocks is multiplied as it is stored; above, it is cheaper to convert it once.
+const STORED_ROWS: usize = 16;
+
+/// Rows that a product normalises itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NormInput {
+    pub input: CUdeviceptr,
+    pub weight: CUdeviceptr,
+    pub epsilon: f32,
+    /// Which rows of the input, as the step says; 0 for the first ones.
+    pub rows: CUdeviceptr,
+}
 
 /// A product of one run of rows, not launched yet.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +45,22 @@ pub(super) struct ProductCall {
     pub outputs: usize,
     /// Elements from one row of the output to the next.
     pub stride: usize,
+    /// Of the input, which is then the norm's.
+    pub norm: Option<NormInput>,
+    /// The product is added to the output.
+    pub add: bool,
+}
+
+impl ProductCall {
+    /// The weight is multiplied as it is stored in blocks, by a kernel that can do more than the product.
+    pub fn is_stored(&self) -> bool {
+        takes_stored(self.kind, self.rows)
+    }
+}
+
+/// Whether so many rows are multiplied with weights of this kind as they are stored in blocks.
+pub(super) fn takes_stored(kind: WeightType, rows: usize) -> bool {
+    kind != WeightType::Bf16 && rows <= STORED_ROWS
 }
 
 /// A norm over blocks in place.
@@ -61,6 +92,8 @@ pub(super) enum Pending {
     /// Norms of the first blocks, and of those that follow them.
     Norms(NormCall, Option<NormCall>),
     Rotation(Option<(NormCall, NormCall)>, RotateCall),
+    /// Norms, rotation and append of all of a step's rows.
+    Appended(RotateAppend),
 }
 
 /// Whether two runs of blocks lie in the same rows, one after the other.

@@ -30,7 +30,7 @@ pub use source::{Unit, padded_head, units};
 pub struct CompileTarget {
     /// As the compiler names it: `sm_90a`.
     pub target: String,
-    /// Every feature of the record, true where it is native. The sources ask for `pdl` and `tma`.
+    /// Every feature of the record, true where it is native. The sources ask for `pdl`, `tma` and `clusters`.
     pub features: BTreeMap<String, bool>,
 }
 
@@ -47,6 +47,7 @@ impl CompileTarget {
             format!("--define-macro=ARCHWAY_HAS_{}={}", feature.to_uppercase(), u8::from(*native))
         }));
         options.extend(unit.head().map(|head| format!("--define-macro=ARCHWAY_HEAD={head}")));
+        options.extend(unit.format().map(|format| format!("--define-macro=ARCHWAY_FORMAT={}", format.name())));
         options
     }
 

@@ -1,10 +1,15 @@
 //! The kernels' sources, embedded.
 
+use crate::kernels::Format;
+
 const HEADERS: &[(&str, &str)] = &[
     ("base.cuh", include_str!("../../kernels/include/base.cuh")),
+    ("blocks.cuh", include_str!("../../kernels/quantised/blocks.cuh")),
     ("bulk.cuh", include_str!("../../kernels/include/bulk.cuh")),
     ("common.cuh", include_str!("../../kernels/product/common.cuh")),
     ("formats.cuh", include_str!("../../kernels/include/formats.cuh")),
+    ("fresh.cuh", include_str!("../../kernels/attention/fresh.cuh")),
+    ("joined.cuh", include_str!("../../kernels/attention/joined.cuh")),
     ("matrix.cuh", include_str!("../../kernels/include/matrix.cuh")),
     ("message.cuh", include_str!("../../kernels/include/message.cuh")),
     ("packet.cuh", include_str!("../../kernels/include/packet.cuh")),
@@ -26,7 +31,6 @@ const SOURCES: &[(&str, &str)] = &[
     ("logits", include_str!("../../kernels/logits/logits.cu")),
     ("norm", include_str!("../../kernels/norm/norm.cu")),
     ("product", include_str!("../../kernels/product/product.cu")),
-    ("quantised", include_str!("../../kernels/quantised/quantised.cu")),
     ("rope", include_str!("../../kernels/rope/rope.cu")),
     ("sampling", include_str!("../../kernels/sampling/sampling.cu")),
     ("streamed", include_str!("../../kernels/product/streamed.cu")),
@@ -34,12 +38,15 @@ const SOURCES: &[(&str, &str)] = &[
 
 const ATTENTION: &str = include_str!("../../kernels/attention/attention.cu");
 
-/// What is compiled at once: a source file, and the head dimension for those that are compiled for one.
+const QUANTISED: &str = include_str!("../../kernels/quantised/quantised.cu");
+
+/// What is compiled at once: a source file, and the head dimension or the format for those that are compiled for one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
     name: String,
     text: &'static str,
     head: Option<u32>,
+    format: Option<Format>,
 }
 
 impl Unit {
@@ -52,6 +59,11 @@ impl Unit {
         self.head
     }
 
+    /// The format of the weights that it multiplies.
+    pub fn format(&self) -> Option<Format> {
+        self.format
+    }
+
     pub(super) fn text(&self) -> &'static str {
         self.text
     }
@@ -60,9 +72,18 @@ impl Unit {
         HEADERS
     }
 
-    /// Everything that the compiler may read.
-    pub(super) fn files(&self) -> impl Iterator<Item = (&str, &str)> {
-        [(self.name(), self.text)].into_iter().chain(HEADERS.iter().copied())
+    /// Everything that the compiler reads: the source and what it includes, each once.
+    pub(super) fn files(&self) -> Vec<(&str, &str)> {
+        let mut files = vec![(self.name(), self.text)];
+        let mut at = 0;
+        while let Some((_, text)) = files.get(at).copied() {
+            for name in text.lines().filter_map(|line| line.strip_prefix("#include \"")?.strip_suffix('"')) {
+                let header = HEADERS.iter().find(|(header, _)| *header == name);
+                files.extend(header.filter(|header| !files.contains(header)));
+            }
+            at += 1;
+        }
+        files
     }
 }
 
@@ -73,10 +94,37 @@ pub fn padded_head(head_dimension: usize) -> u32 {
 
 /// All units for models with these head dimensions, each once.
 pub fn units(heads: &[u32]) -> Vec<Unit> {
-    let plain = SOURCES.iter().map(|(name, text)| Unit { name: (*name).to_owned(), text, head: None });
+    let unit = |name: String, text| Unit { name, text, head: None, format: None };
+    let plain = SOURCES.iter().map(|(name, text)| unit((*name).to_owned(), text));
+    let quantised = Format::STORED.map(|format| {
+        let name = format!("quantised_{}", format.name().to_lowercase());
+        Unit { format: Some(format), ..unit(name, QUANTISED) }
+    });
     let mut heads: Vec<u32> = heads.iter().map(|head| padded_head(*head as usize)).collect();
     heads.sort_unstable();
     heads.dedup();
-    let attention = |head| Unit { name: format!("attention_{head}"), text: ATTENTION, head: Some(head) };
-    plain.chain(heads.into_iter().map(attention)).collect()
+    let attention = |head| Unit { head: Some(head), ..unit(format!("attention_{head}"), ATTENTION) };
+    plain.chain(quantised).chain(heads.into_iter().map(attention)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_is_named_by_what_it_includes_and_by_nothing_else() {
+        for unit in units(&[64]) {
+            let files = unit.files();
+            let includes: usize = files.iter().map(|(_, text)| text.matches("#include").count()).sum();
+            assert!(includes > 0 && files.iter().any(|(name, _)| *name == "base.cuh"), "{}", unit.name());
+            for (name, text) in &files {
+                for included in text.lines().filter(|line| line.starts_with("#include")) {
+                    let known = files.iter().any(|(name, _)| included == format!("#include \"{name}\""));
+                    assert!(known, "{name} of {}: {included}", unit.name());
+                }
+            }
+        }
+        let norm = units(&[]).into_iter().find(|unit| unit.name() == "norm").unwrap();
+        assert!(!norm.files().iter().any(|(name, _)| *name == "tile.cuh"));
+    }
 }

@@ -4,7 +4,7 @@ use engine::backend::{Blocks, HeadGroups};
 
 use super::launch::Shape;
 use super::module::Module;
-use super::rope::CachePlace;
+use super::rope::{Angles, CachePlace, HeadNorm};
 use super::{Kernel, KernelError, KernelSet, Launcher};
 use crate::step::{AttentionGeometry, PAGE, StepAddresses};
 
@@ -12,8 +12,15 @@ const WARPS: u32 = 4;
 /// Pairs of (row, query head) in a tile.
 const PAIRS: u32 = 16;
 
+/// Blocks of a cluster, and rows of a step up to which clusters put the parts of a context together: with more rows there
+/// are few parts of each. The first is the twin of `CLUSTER` in `kernels/attention/joined.cuh`.
+const CLUSTER: u32 = 8;
+pub(crate) const JOINED_ROWS: usize = 4;
+
 pub(super) struct AttentionKernels {
     split: Kernel,
+    /// The same in clusters; none where the target has none.
+    joined: Option<Kernel>,
     whole: Kernel,
 }
 
@@ -21,6 +28,7 @@ impl AttentionKernels {
     pub fn load(module: &Module, head: u32) -> Result<Self, KernelError> {
         Ok(Self {
             split: module.kernel("attend_split", shared(head))?,
+            joined: module.optional("attend_joined", shared(head))?,
             whole: module.kernel("attend_whole", shared_whole(head))?,
         })
     }
@@ -39,9 +47,10 @@ const fn page(head: u32) -> u32 {
     2 * PAGE as u32 * head * 2
 }
 
-/// Of the kernel that splits the context: a ring of pages per warp, then the warps' parts.
+/// Of the kernels that split the context: a ring of pages per warp, then the parts of the warps and of the block.
 pub(super) const fn shared(head: u32) -> u32 {
-    let (ring, parts) = (WARPS * STAGES * page(head), WARPS * PAIRS * part(head) * size_of::<f32>() as u32);
+    let ring = WARPS * STAGES * page(head);
+    let parts = (WARPS + 1) * PAIRS * part(head) * size_of::<f32>() as u32;
     if ring > parts { ring } else { parts }
 }
 
@@ -93,6 +102,18 @@ pub struct Attend {
     /// `[rows, query heads * head dimension]` bf16.
     pub output: u64,
     pub space: AttentionSpace,
+    /// Where the kernel that splits the context also rotates the step's rows and appends them; the other one does not.
+    pub fresh: Option<Fresh>,
+}
+
+/// The step's own rows before rotation: queries, keys and values of [`Attend::source`]. Keys in the source stay as they are.
+#[derive(Clone, Copy, Debug)]
+pub struct Fresh {
+    pub angles: Angles,
+    pub norm: HeadNorm,
+    /// Columns of a row where its keys and its values begin, head by head without gaps.
+    pub key_offset: u32,
+    pub value_offset: u32,
 }
 
 #[repr(C)]
@@ -109,6 +130,11 @@ struct Arguments {
     output: u64,
     workspace: u64,
     arrivals: u64,
+    positions: u64,
+    cosines: u64,
+    sines: u64,
+    query_norm: u64,
+    key_norm: u64,
     row: u32,
     query_offset: u32,
     query_stride: u32,
@@ -119,11 +145,17 @@ struct Arguments {
     group_offset: u32,
     bundles_per_head: u32,
     scale: f32,
+    pairs: u32,
+    interleaved: u32,
+    epsilon: f32,
+    key_offset: u32,
+    value_offset: u32,
 }
 
 impl Attend {
     fn arguments(&self, items: u64) -> Arguments {
-        let Self { step, geometry, source, query, groups, cache, scale, output, space, .. } = *self;
+        let Self { step, geometry, source, query, groups, cache, scale, output, space, fresh, .. } = *self;
+        let (angles, norm) = (fresh.map(|fresh| fresh.angles), fresh.map(|fresh| fresh.norm).unwrap_or_default());
         Arguments {
             counts: step.counts,
             segments: step.segments,
@@ -136,6 +168,11 @@ impl Attend {
             output,
             workspace: space.workspace,
             arrivals: space.arrivals,
+            positions: step.positions,
+            cosines: angles.map_or(0, |angles| angles.cosines),
+            sines: angles.map_or(0, |angles| angles.sines),
+            query_norm: norm.query,
+            key_norm: norm.key,
             row: query.row as u32,
             query_offset: query.offset as u32,
             query_stride: query.stride as u32,
@@ -146,6 +183,11 @@ impl Attend {
             group_offset: groups.offset as u32,
             bundles_per_head: geometry.bundles_per_head() as u32,
             scale: scale * std::f32::consts::LOG2_E,
+            pairs: angles.map_or(0, |angles| angles.pairs),
+            interleaved: angles.map_or(0, |angles| angles.interleaved),
+            epsilon: norm.epsilon,
+            key_offset: fresh.map_or(0, |fresh| fresh.key_offset),
+            value_offset: fresh.map_or(0, |fresh| fresh.value_offset),
         }
     }
 }
@@ -159,10 +201,17 @@ pub unsafe fn attend(launcher: &Launcher, kernels: &KernelSet, attend: &Attend) 
         return Err(KernelError::Shape { kernel: "attend", what, why });
     };
     let bundles = attend.geometry.bundles() as u32;
-    let grid = [attend.geometry.split_grid(attend.rows as usize) as u32, bundles];
+    let joined = family.joined.filter(|_| attend.rows as usize <= JOINED_ROWS);
+    let items = attend.geometry.split_grid(attend.rows as usize) as u32;
+    let grid = [if joined.is_some() { items.next_multiple_of(CLUSTER) } else { items }, bundles];
     let shape = Shape { grid, threads: WARPS * 32, shared: shared(head) };
     // SAFETY: this function's contract; the argument is the kernel's.
-    unsafe { launcher.launch(family.split, shape, &attend.arguments(attend.step.split_items)) }?;
+    unsafe { launcher.launch(joined.unwrap_or(family.split), shape, &attend.arguments(attend.step.split_items)) }?;
+    if attend.whole_items > 0 && attend.fresh.is_some() {
+        let (what, why) =
+            ("rows that are not appended yet".to_owned(), "only few rows of a sequence are appended here");
+        return Err(KernelError::Shape { kernel: "attend_whole", what, why });
+    }
     let shape = Shape { grid: [attend.whole_items, bundles], threads: WARPS * 32, shared: shared_whole(head) };
     // SAFETY: as above.
     unsafe { launcher.launch(family.whole, shape, &attend.arguments(attend.step.whole_items)) }

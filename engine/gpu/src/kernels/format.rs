@@ -31,6 +31,27 @@ impl Format {
         Self::Q6K,
     ];
 
+    /// Those in blocks, which products read as they are stored; the others become bf16 when they are loaded.
+    pub const STORED: [Self; 8] =
+        [Self::Q8_0, Self::Q4_0, Self::Q4_1, Self::Q5_0, Self::Q5_1, Self::Q4K, Self::Q5K, Self::Q6K];
+
+    /// As the kernels' sources name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bf16 => "Bf16",
+            Self::F16 => "F16",
+            Self::F32 => "F32",
+            Self::Q8_0 => "Q8_0",
+            Self::Q4_0 => "Q4_0",
+            Self::Q4_1 => "Q4_1",
+            Self::Q5_0 => "Q5_0",
+            Self::Q5_1 => "Q5_1",
+            Self::Q4K => "Q4K",
+            Self::Q5K => "Q5K",
+            Self::Q6K => "Q6K",
+        }
+    }
+
     /// None for integers and truth values, which are no weights.
     pub fn of(kind: WeightType) -> Option<Self> {
         Some(match kind {

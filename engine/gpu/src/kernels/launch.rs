@@ -47,6 +47,21 @@ impl Launcher {
         &self.stream
     }
 
+    /// Blocks of so many threads that a multiprocessor has at once, at least one.
+    pub(super) fn resident(&self, kernel: Kernel, threads: u32, shared: u32) -> Result<u32, KernelError> {
+        // SAFETY: the function is one of a loaded module, which is never unloaded.
+        let blocks = unsafe {
+            cudarc::driver::result::occupancy::max_active_block_per_multiprocessor(
+                kernel.function,
+                threads as i32,
+                shared as usize,
+            )
+        };
+        let failed =
+            |error: cudarc::driver::DriverError| KernelError::Launch { kernel: kernel.name, error: error.to_string() };
+        Ok(blocks.map_err(failed)?.max(1).unsigned_abs())
+    }
+
     /// Puts a kernel with one argument into the stream. Does nothing for an empty grid.
     ///
     /// # Safety

@@ -1,50 +1,124 @@
-//! Products with weights of any format, and their conversion.
+//! Products with weights in blocks, and their conversion. Each format has kernels of its own.
 
-use super::format::{Format, names};
+use engine::model::Activation;
+
+use super::format::Format;
 use super::launch::{Shape, blocks};
 use super::module::Module;
-use super::product::Product;
 use super::{Kernel, KernelError, KernelSet, Launcher};
 
-/// Outputs of a block, a warp each, and rows of activations that share a reading of the weights.
-const WARPS: u32 = 4;
-const INPUTS: u32 = 8;
+/// Rows of the weight in a tile, and bytes of the sums that a warp has of it for eight rows of activations.
+const TILE_ROWS: u32 = 16;
+const SUMS: u32 = TILE_ROWS * 8 * size_of::<f32>() as u32;
+/// Columns of a block, and blocks of columns that a warp has under way.
+const BLOCK: u32 = 32;
+const AHEAD: u32 = 3;
+/// Of a block of threads: the twin of a limit in `kernels/quantised/quantised.cu`.
+const MOST_WARPS: u32 = 16;
 const CONVERT_THREADS: u32 = 256;
 
-const ONE: [&str; 11] = names!("quantised_one_");
-const SEVERAL: [&str; 11] = names!("quantised_");
-const CONVERT: [&str; 11] = names!("dequantise_");
+/// Of the largest block of threads.
+pub(super) const LARGEST_SHARED: u32 = shared(2, MOST_WARPS);
 
+/// Bytes of shared memory of a block of `warps` for `tiles` times eight rows of activations: the sums of two tiles, and
+/// sums of squares.
+const fn shared(tiles: u32, warps: u32) -> u32 {
+    tiles * warps * (2 * SUMS + 8 * size_of::<f32>() as u32)
+}
+
+/// Kernels of one format.
 pub(super) struct QuantisedKernels {
-    one: Vec<Kernel>,
-    several: Vec<Kernel>,
-    convert: Vec<Kernel>,
+    format: Format,
+    /// For up to eight rows of activations, and for sixteen at once.
+    products: [Kernel; 2],
+    convert: Kernel,
 }
 
 impl QuantisedKernels {
-    pub fn load(module: &Module) -> Result<Self, KernelError> {
-        let all = |names: &[&'static str]| names.iter().map(|name| module.kernel(name, 0)).collect::<Result<_, _>>();
-        Ok(Self { one: all(&ONE)?, several: all(&SEVERAL)?, convert: all(&CONVERT)? })
+    pub fn load(module: &Module, format: Format) -> Result<Self, KernelError> {
+        let products =
+            [module.kernel("quantised_8", shared(1, MOST_WARPS))?, module.kernel("quantised_16", LARGEST_SHARED)?];
+        Ok(Self { format, products, convert: module.kernel("dequantise", 0)? })
     }
 }
 
-/// [`super::product()`] for a weight in any format and any number of rows.
-///
+fn of_format<'a>(
+    kernels: &'a KernelSet,
+    format: Format,
+    kernel: &'static str,
+) -> Result<&'a QuantisedKernels, KernelError> {
+    kernels.quantised.iter().find(|family| family.format == format).ok_or_else(|| KernelError::Shape {
+        kernel,
+        what: format!("weights in {format:?}"),
+        why: "it takes formats in blocks; others are multiplied as bf16",
+    })
+}
+
+/// `output = input * weight^T + bias` for a weight in blocks, with what a layer does before and after it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QuantisedProduct {
+    /// `[outputs, columns]` in its format; with a gate `[2 * outputs, columns]`, gates first.
+    pub weight: u64,
+    /// `[rows, columns]` bf16.
+    pub input: u64,
+    /// A f32 per row of the weight, or 0 for none.
+    pub bias: u64,
+    /// `[count, outputs]` bf16, or f32 where `float_output` is 1; `stride` elements from row to row.
+    pub output: u64,
+    /// `[columns]` f32: the RMS norm of the input, times this, is multiplied; 0 for none.
+    pub norm: u64,
+    /// `[count]` u32: which rows of the input are multiplied; 0 for the first ones.
+    pub rows: u64,
+    pub outputs: u32,
+    /// A multiple of 32.
+    pub columns: u32,
+    /// Any number; up to 16 share a reading of the weight.
+    pub count: u32,
+    pub stride: u32,
+    pub float_output: u32,
+    /// What [`gate_word`] says: `output = activation(gates) * the others`; 0 for none.
+    pub gate: u32,
+    /// 1: the product, rounded to bf16, is added to the output, which is bf16.
+    pub add: u32,
+    /// Of the norm.
+    pub epsilon: f32,
+}
+
+/// [`QuantisedProduct::gate`] of an activation.
+pub fn gate_word(activation: Activation) -> u32 {
+    match activation {
+        Activation::Silu => 1,
+        Activation::Gelu => 2,
+    }
+}
+
 /// # Safety
 /// As this module says.
 pub unsafe fn quantised_product(
     launcher: &Launcher,
     kernels: &KernelSet,
     format: Format,
-    product: &Product,
+    product: &QuantisedProduct,
 ) -> Result<(), KernelError> {
-    KernelError::unless_pieces("quantised product", "columns", product.columns)?;
-    let family = &kernels.quantised;
-    let (kernels, inputs) = if product.count == 1 { (&family.one, 1) } else { (&family.several, INPUTS) };
-    let grid = [product.outputs.div_ceil(WARPS), product.count.div_ceil(inputs)];
-    let shape = Shape { grid, threads: WARPS * 32, shared: 0 };
+    let QuantisedProduct { outputs, columns, count, gate, .. } = *product;
+    if !columns.is_multiple_of(BLOCK) {
+        let (what, why) = (format!("columns {columns}"), "a block has 32 columns, so it must be a multiple of them");
+        return Err(KernelError::Shape { kernel: "quantised_product", what, why });
+    }
+    if count == 0 || outputs == 0 || columns == 0 {
+        return Ok(());
+    }
+    let tiles_of_rows = if count <= 8 { 1 } else { 2 };
+    let kernel = of_format(kernels, format, "quantised_product")?.products[tiles_of_rows as usize - 1];
+    let warps = (columns / BLOCK).div_ceil(AHEAD).clamp(1, MOST_WARPS);
+    let shared = shared(tiles_of_rows, warps);
+    let tiles = outputs.div_ceil(if gate == 0 { TILE_ROWS } else { TILE_ROWS / 2 });
+    let resident = launcher.resident(kernel, warps * 32, shared)?;
+    let grid = [tiles.min(launcher.multiprocessors * resident), count.div_ceil(8 * tiles_of_rows)];
+    let shape = Shape { grid, threads: warps * 32, shared };
     // SAFETY: this function's contract; the argument is the kernel's.
-    unsafe { launcher.launch(kernels[format.index()], shape, product) }
+    unsafe { launcher.launch(kernel, shape, product) }
 }
 
 /// A whole matrix to bf16.
@@ -72,5 +146,5 @@ pub unsafe fn dequantise(
     let pieces = u64::from(arguments.rows) * u64::from(arguments.columns / 8);
     let shape = Shape { grid: [blocks(pieces, CONVERT_THREADS), 1], threads: CONVERT_THREADS, shared: 0 };
     // SAFETY: this function's contract; the argument is the kernel's.
-    unsafe { launcher.launch(kernels.quantised.convert[format.index()], shape, arguments) }
+    unsafe { launcher.launch(of_format(kernels, format, "dequantise")?.convert, shape, arguments) }
 }

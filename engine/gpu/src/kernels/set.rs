@@ -28,7 +28,7 @@ pub struct KernelSet {
     pub(super) logits: LogitsKernels,
     pub(super) norm: NormKernels,
     pub(super) product: ProductKernels,
-    pub(super) quantised: QuantisedKernels,
+    pub(super) quantised: Vec<QuantisedKernels>,
     pub(super) rope: RopeKernels,
     pub(super) sampling: SamplingKernels,
 }
@@ -57,6 +57,10 @@ impl KernelSet {
             let head = unit.head().unwrap_or_default();
             attention.push((head, AttentionKernels::load(&module(unit.name())?, head)?));
         }
+        let mut quantised = Vec::new();
+        for (unit, format) in units.iter().filter_map(|unit| Some((unit, unit.format()?))) {
+            quantised.push(QuantisedKernels::load(&module(unit.name())?, format)?);
+        }
         Ok(Self {
             activation: ActivationKernels::load(&module("activation")?)?,
             attention,
@@ -65,7 +69,7 @@ impl KernelSet {
             logits: LogitsKernels::load(&module("logits")?)?,
             norm: NormKernels::load(&module("norm")?)?,
             product: ProductKernels::load(&module("product")?, &module("streamed")?, shared_limit(context)?)?,
-            quantised: QuantisedKernels::load(&module("quantised")?)?,
+            quantised,
             rope: RopeKernels::load(&module("rope")?)?,
             sampling: SamplingKernels::load(&module("sampling")?)?,
         })

@@ -1,15 +1,23 @@
-//! Attention at the shape of Llama-3.1-8B.
+//! Attention at the shapes of Llama-3.1-8B and, with rotation and append, SmolLM2-135M.
 
 use engine::backend::{Blocks, HeadGroups, Segment, StepInput, StepLimits};
-use engine_gpu::kernels::{self, Attend, AttentionSpace, CachePlace};
+use engine_gpu::kernels::{self, Angles, Attend, AttentionSpace, CachePlace, Fresh, HeadNorm};
 use engine_gpu::step::{AttentionGeometry, PAGE, StepCapacity, StepImage, StepLayout};
 
 use super::{Peak, time};
 use crate::rig::{Failure, Rig, launched};
 
-const QUERIES: usize = 32;
-const CACHED: usize = 8;
-const WIDTH: usize = 128;
+/// Heads of a model; `fresh`: attention rotates and appends the step's rows.
+#[derive(Clone, Copy)]
+struct Heads {
+    queries: usize,
+    cached: usize,
+    width: usize,
+    fresh: bool,
+}
+
+const LLAMA: Heads = Heads { queries: 32, cached: 8, width: 128, fresh: false };
+const SMOL: Heads = Heads { queries: 9, cached: 3, width: 64, fresh: true };
 /// Layers whose caches are read in turn.
 const LAYERS: usize = 16;
 
@@ -24,23 +32,40 @@ pub fn run(rig: &mut Rig, peak: Peak) -> Result<(), Failure> {
         ("verify 16 of 512", 1, 16, 512),
         ("prompt of 2048", 1, 2048, 0),
     ] {
-        one(rig, peak, name, [sequences, rows, context])?;
+        one(rig, peak, name, LLAMA, [sequences, rows, context])?;
+    }
+    for (name, rows, context) in [
+        ("SmolLM2 decode of 144", 1, 144),
+        ("SmolLM2 decode of 512", 1, 512),
+        ("SmolLM2 decode of 4096", 1, 4096),
+        ("SmolLM2 verify 4 of 144", 4, 144),
+        ("SmolLM2 verify 4 of 512", 4, 512),
+    ] {
+        one(rig, peak, name, SMOL, [1, rows, context])?;
+        one(rig, peak, &format!("{name}, appended"), Heads { fresh: false, ..SMOL }, [1, rows, context])?;
     }
     Ok(())
 }
 
-fn one(rig: &mut Rig, peak: Peak, name: &str, [sequences, rows, context]: [usize; 3]) -> Result<(), Failure> {
-    let groups = HeadGroups { query_heads: QUERIES, group: QUERIES / CACHED, offset: 0 };
-    let geometry = AttentionGeometry::new(&groups, CACHED, rig.gpu.multiprocessors as usize);
+fn one(
+    rig: &mut Rig,
+    peak: Peak,
+    name: &str,
+    heads: Heads,
+    [sequences, rows, context]: [usize; 3],
+) -> Result<(), Failure> {
+    let Heads { queries, cached, width, .. } = heads;
+    let groups = HeadGroups { query_heads: queries, group: queries / cached, offset: 0 };
+    let geometry = AttentionGeometry::new(&groups, cached, rig.gpu.multiprocessors as usize);
     let pages_each = (context + rows).div_ceil(PAGE);
     let mut step = StepInput::default();
     for sequence in 0..sequences {
         let pages = sequence * pages_each..(sequence + 1) * pages_each;
         step.segments.push(Segment { first_row: sequence * rows, rows, start: context, pages, tree: None });
+        step.positions.extend((context..context + rows).map(|position| position as u32));
     }
     let total_rows = sequences * rows;
     step.tokens.resize(total_rows, 0);
-    step.positions.resize(total_rows, 0);
     step.pages.extend(0..(sequences * pages_each) as u32);
     let limits = StepLimits { rows: total_rows, segments: sequences, pages: step.pages.len(), mask_words: 0 };
     let layout = StepLayout::new(StepCapacity::new(&limits, &geometry));
@@ -49,15 +74,23 @@ fn one(rig: &mut Rig, peak: Peak, name: &str, [sequences, rows, context]: [usize
     let mut words = image.words().to_vec();
     words.resize(layout.words(), 0);
     let device_step = rig.upload(&words)?;
-    let row = (QUERIES + 2 * CACHED) * WIDTH;
+    let row = (queries + 2 * cached) * width;
     let source = rig.random_bf16(total_rows * row)?;
-    let elements = sequences * pages_each * CACHED * PAGE * WIDTH;
+    let elements = sequences * pages_each * cached * PAGE * width;
     let random = rig.random.bf16(elements);
     let caches =
         (0..LAYERS).map(|_| Ok((rig.upload(&random)?, rig.upload(&random)?))).collect::<Result<Vec<_>, Failure>>()?;
-    let output = rig.poisoned(total_rows * QUERIES * WIDTH * 2)?;
-    let workspace = rig.poisoned(AttentionSpace::workspace_bytes(&geometry, total_rows, WIDTH))?;
+    let output = rig.poisoned(total_rows * queries * width * 2)?;
+    let workspace = rig.poisoned(AttentionSpace::workspace_bytes(&geometry, total_rows, width))?;
     let arrivals = rig.filled(AttentionSpace::arrivals_bytes(&geometry, total_rows), 0)?;
+    let angles = rig.random_f32((context + rows) * width / 2)?;
+    let (cosines, sines) = (angles.address, angles.address);
+    let fresh = heads.fresh.then(|| Fresh {
+        angles: Angles { cosines, sines, pairs: width as u32 / 2, interleaved: 0 },
+        norm: HeadNorm::default(),
+        key_offset: (queries * width) as u32,
+        value_offset: ((queries + cached) * width) as u32,
+    });
     let microseconds = time(rig, LAYERS, |layer| {
         let (keys, values) = &caches[layer];
         let attend = Attend {
@@ -66,24 +99,25 @@ fn one(rig: &mut Rig, peak: Peak, name: &str, [sequences, rows, context]: [usize
             rows: total_rows as u32,
             whole_items: image.whole_items() as u32,
             source: source.address,
-            query: Blocks { row, offset: 0, count: QUERIES, stride: WIDTH, width: WIDTH },
+            query: Blocks { row, offset: 0, count: queries, stride: width, width },
             groups,
             cache: CachePlace {
                 keys: keys.address,
                 values: values.address,
-                heads: CACHED as u32,
-                padded: WIDTH as u32,
+                heads: cached as u32,
+                padded: width as u32,
             },
-            scale: (WIDTH as f32).sqrt().recip(),
+            scale: (width as f32).sqrt().recip(),
             output: output.address,
             space: AttentionSpace { workspace: workspace.address, arrivals: arrivals.address },
+            fresh,
         };
         // SAFETY: the buffers above are as large as the arguments say.
         launched(unsafe { kernels::attend(&rig.launcher, &rig.kernels, &attend) })
     })?;
     peak.line(name, microseconds, 2 * elements * 2);
     if context == 0 {
-        let products = 4.0 * (rows * (rows + 1) / 2 * QUERIES * WIDTH) as f64;
+        let products = 4.0 * (rows * (rows + 1) / 2 * queries * width) as f64;
         println!("{:<34} {:>9.1} TFLOP/s", "", products / microseconds / 1e6);
     }
     Ok(())

@@ -5,6 +5,7 @@
 
 mod attention;
 mod product;
+mod quantised;
 mod small;
 
 use cudarc::driver::sys::{CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode};
@@ -77,6 +78,9 @@ pub fn run(mut rig: Rig, names: &[&str]) -> Result<bool, Failure> {
     let wanted = |name: &str| names.is_empty() || names.contains(&name);
     if wanted("product") {
         product::run(&mut rig, peak)?;
+    }
+    if wanted("quantised") {
+        quantised::run(&mut rig, peak)?;
     }
     if wanted("attention") {
         attention::run(&mut rig, peak)?;

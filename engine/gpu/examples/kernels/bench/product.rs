@@ -1,7 +1,7 @@
-//! Products at the shapes of Llama-3.1-8B, whole and of one rank of two, Llama-3.2-1B and SmolLM2-135M.
+//! Products at the shapes of Llama-3.1-8B, whole and of one rank of two, and Llama-3.2-1B.
 
 use engine::model::Activation;
-use engine_gpu::kernels::{self, Format, Product};
+use engine_gpu::kernels::{self, Product};
 
 use super::{Peak, time};
 use crate::rig::{Failure, Rig, launched};
@@ -77,40 +77,6 @@ pub fn run(rig: &mut Rig, peak: Peak) -> Result<(), Failure> {
                 })
             })?;
             peak.line(&format!("{} M={count}", shape.name), microseconds, bytes);
-        }
-    }
-    quantised(rig, peak)
-}
-
-fn quantised(rig: &mut Rig, peak: Peak) -> Result<(), Failure> {
-    use engine::weights::WeightType;
-    for (kind, outputs, columns) in
-        [(WeightType::Q4_1, 3072, 576), (WeightType::Q4_1, 576, 1536), (WeightType::Q8_0, 49152, 576)]
-    {
-        let weight = rig.random.matrix(kind, outputs, columns);
-        let values = rig.random.bf16(64 * columns);
-        let (device, input) = (rig.upload(&weight.bytes)?, rig.upload(&values)?);
-        let output = rig.poisoned(64 * outputs * 4)?;
-        for count in [1, 4, 8] {
-            let product = Product {
-                weight: device.address,
-                input: input.address,
-                bias: 0,
-                output: output.address,
-                outputs: outputs as u32,
-                columns: columns as u32,
-                count,
-                stride: outputs as u32,
-                float_output: 0,
-                activation: 0,
-                launch: 0,
-            };
-            let format = Format::of(kind).ok_or("a weight type")?;
-            let microseconds = time(rig, 64, |_| {
-                // SAFETY: the buffers above are as large as the arguments say.
-                launched(unsafe { kernels::quantised_product(&rig.launcher, &rig.kernels, format, &product) })
-            })?;
-            peak.line(&format!("{kind:?} {outputs} x {columns} M={count}"), microseconds, weight.bytes.len());
         }
     }
     Ok(())

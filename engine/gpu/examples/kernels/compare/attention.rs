@@ -12,23 +12,23 @@ use crate::rig::{Failure, Memory, Rig, launched};
 
 /// Weights of the softmax are rounded to bf16 before they meet the values, and so is the output.
 const TOLERANCE: f64 = 6e-3;
-const PAGES: usize = 900;
+pub const PAGES: usize = 900;
 
 #[derive(Clone, Copy, Debug)]
-struct Heads {
-    query: usize,
-    cached: usize,
-    group: usize,
-    offset: usize,
-    width: usize,
+pub struct Heads {
+    pub query: usize,
+    pub cached: usize,
+    pub group: usize,
+    pub offset: usize,
+    pub width: usize,
 }
 
 impl Heads {
-    fn row(self) -> usize {
+    pub fn row(self) -> usize {
         (self.query + 2 * self.cached) * self.width
     }
 
-    fn blocks(self, first: usize, count: usize) -> Blocks {
+    pub fn blocks(self, first: usize, count: usize) -> Blocks {
         Blocks { row: self.row(), offset: first * self.width, count, stride: self.width, width: self.width }
     }
 
@@ -37,29 +37,33 @@ impl Heads {
         KeyValueColumns { key, value: self.blocks(self.query + self.cached, self.cached) }
     }
 
-    fn groups(self) -> HeadGroups {
+    pub fn groups(self) -> HeadGroups {
         HeadGroups { query_heads: self.query, group: self.group, offset: self.offset }
     }
 }
 
+const LARGE: Heads = Heads { query: 32, cached: 8, group: 4, offset: 0, width: 128 };
+pub const SHAPES: [Heads; 8] = [
+    LARGE,
+    Heads { query: 9, cached: 3, group: 3, width: 64, ..LARGE },
+    Heads { query: 4, cached: 2, group: 2, width: 16, ..LARGE },
+    Heads { query: 4, cached: 2, group: 2, width: 32, ..LARGE },
+    Heads { query: 5, cached: 2, group: 4, offset: 2, width: 20 },
+    Heads { query: 14, cached: 2, group: 7, width: 96, ..LARGE },
+    Heads { query: 20, cached: 1, group: 20, width: 80, ..LARGE },
+    Heads { query: 3, cached: 3, group: 1, width: 48, ..LARGE },
+];
+
 /// Rows of a sequence: how many, how many positions before them, whether they are a tree.
-type Sequence = (usize, usize, bool);
+pub type Sequence = (usize, usize, bool);
 
 pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
     let compute = Compute::new(Pool::new(16)?, Precision::Exact);
-    let large = Heads { query: 32, cached: 8, group: 4, offset: 0, width: 128 };
-    let shapes = [
-        large,
-        Heads { query: 9, cached: 3, group: 3, width: 64, ..large },
-        Heads { query: 4, cached: 2, group: 2, width: 16, ..large },
-        Heads { query: 4, cached: 2, group: 2, width: 32, ..large },
-        Heads { query: 5, cached: 2, group: 4, offset: 2, width: 20 },
-        Heads { query: 14, cached: 2, group: 7, width: 96, ..large },
-        Heads { query: 20, cached: 1, group: 20, width: 80, ..large },
-        Heads { query: 3, cached: 3, group: 1, width: 48, ..large },
-    ];
-    let steps: [&[Sequence]; 8] = [
+    let steps: [&[Sequence]; 10] = [
         &[(1, 0, false)],
+        // Parts in one cluster, and in two.
+        &[(1, 600, false), (1, 300, false)],
+        &[(1, 300, false), (1, 600, false)],
         &[(1, 15, false)],
         &[(1, 512, false)],
         &[(1, 5000, false)],
@@ -68,7 +72,7 @@ pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
         &[(70, 0, false), (1, 300, false), (40, 120, false)],
         &[(200, 37, false)],
     ];
-    for heads in shapes {
+    for heads in SHAPES {
         for sequences in steps {
             compare(rig, report, &compute, heads, sequences)?;
         }
@@ -77,7 +81,7 @@ pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
 }
 
 /// The step, and one that fills the cache before it. Pages are in no order.
-fn input(random: &mut Random, sequences: &[Sequence]) -> (StepInput, StepInput) {
+pub fn input(random: &mut Random, sequences: &[Sequence]) -> (StepInput, StepInput) {
     let (mut step, mut before) = (StepInput::default(), StepInput::default());
     let mut next_page = 0;
     for &(rows, start, tree) in sequences {
@@ -107,13 +111,13 @@ fn input(random: &mut Random, sequences: &[Sequence]) -> (StepInput, StepInput) 
 }
 
 /// A step on the device.
-struct Uploaded {
-    image: StepImage,
-    layout: StepLayout,
-    memory: Memory,
+pub struct Uploaded {
+    pub image: StepImage,
+    pub layout: StepLayout,
+    pub memory: Memory,
 }
 
-fn upload(rig: &Rig, geometry: &AttentionGeometry, step: &StepInput) -> Result<Uploaded, Failure> {
+pub fn upload(rig: &Rig, geometry: &AttentionGeometry, step: &StepInput) -> Result<Uploaded, Failure> {
     let limits = StepLimits { rows: step.rows() + 3, segments: 8, pages: step.pages.len(), mask_words: 64 };
     let layout = StepLayout::new(StepCapacity::new(&limits, geometry));
     let mut image = StepImage::new(layout, *geometry);
@@ -168,6 +172,7 @@ fn compare(
             scale: 0.3,
             output: output.address,
             space: AttentionSpace { workspace: workspace.address, arrivals: arrivals.address },
+            fresh: None,
         };
         let mut expected = vec![0.0; input.rows() * heads.query * heads.width];
         let attention = Attention {

@@ -2,6 +2,8 @@
 //! before the launch.
 
 mod attention;
+mod fresh;
+mod fused;
 mod logits;
 mod norm;
 mod product;
@@ -78,19 +80,21 @@ impl Report {
 /// One operation's comparisons.
 type Part = fn(&mut Rig, &mut Report) -> Result<(), Failure>;
 
-/// True if all is well.
-pub fn run(mut rig: Rig) -> Result<bool, Failure> {
+/// True if all is well. `names` are the parts to compare; none for all of them.
+pub fn run(mut rig: Rig, names: &[&str]) -> Result<bool, Failure> {
     let mut report = Report::default();
-    let parts: [(&str, Part); 7] = [
+    let parts: [(&str, Part); 9] = [
         ("rows", rows::run),
         ("norm", norm::run),
         ("rope", rope::run),
         ("product", product::run),
+        ("fused", fused::run),
         ("attention", attention::run),
+        ("fresh", fresh::run),
         ("logits", logits::run),
         ("sampling", sampling::run),
     ];
-    for (name, part) in parts {
+    for (name, part) in parts.into_iter().filter(|(name, _)| names.is_empty() || names.contains(name)) {
         part(&mut rig, &mut report).map_err(|error| format!("{name}: {error}"))?;
     }
     Ok(report.print())

@@ -4,7 +4,7 @@ use engine::backend::MatrixPart;
 use engine::model::Activation;
 use engine::weights::{TensorView, WeightType};
 use engine_cpu::kernels::{Compute, Pool, Precision, QuantMatrix};
-use engine_gpu::kernels::{self, Format, Product};
+use engine_gpu::kernels::{self, Format, Product, QuantisedProduct};
 use half::bf16;
 
 use super::Report;
@@ -38,9 +38,9 @@ pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
             gated(rig, report, &compute, [outputs, columns, count])?;
         }
     }
-    for kind in KINDS {
-        for (outputs, columns) in [(7, 256), (130, 1536), (577, 4096)] {
-            for count in [1, 2, 8, 9, 33] {
+    for kind in KINDS.into_iter().filter(|kind| kind.block_elements() > 1) {
+        for (outputs, columns) in [(7, 256), (130, 1536), (577, 4096), (2113, 768)] {
+            for count in [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33] {
                 let weight = rig.random.matrix(kind, outputs, columns);
                 let case =
                     Case { kernel: "quantised_product", outputs, columns, count, float_output: true, bias: true };
@@ -62,7 +62,7 @@ struct Case {
 }
 
 /// `input * weight^T + bias` on the CPU.
-fn expected(compute: &Compute, weight: &TensorView<'_>, input: &[bf16], bias: Option<&[f32]>) -> Vec<f32> {
+pub fn expected(compute: &Compute, weight: &TensorView<'_>, input: &[bf16], bias: Option<&[f32]>) -> Vec<f32> {
     let packed = QuantMatrix::pack(&MatrixPart::whole(weight.clone())).expect("a weight type");
     let mut output = vec![0.0; input.len() / weight.shape[1] * weight.shape[0]];
     compute.linear(&floats(input), &[packed], bias, &mut output);
@@ -104,7 +104,7 @@ fn plain(
         launched(unsafe {
             match kernel {
                 "product" => kernels::product(&rig.launcher, &rig.kernels, product),
-                _ => kernels::quantised_product(&rig.launcher, &rig.kernels, format, product),
+                _ => kernels::quantised_product(&rig.launcher, &rig.kernels, format, &stored(product)),
             }
         })
     };
@@ -130,6 +130,23 @@ fn plain(
     report.near(kernel, &case, &inside, &expected, if float_output { SUMS } else { ROUNDING });
     report.equal(kernel, &format!("{case}, beside the output"), &outside, &vec![true; outside.len()]);
     Ok(())
+}
+
+/// The same of a weight in blocks.
+fn stored(product: &Product) -> QuantisedProduct {
+    let Product { weight, input, bias, output, outputs, columns, count, stride, float_output, .. } = *product;
+    QuantisedProduct {
+        weight,
+        input,
+        bias,
+        output,
+        outputs,
+        columns,
+        count,
+        stride,
+        float_output,
+        ..QuantisedProduct::default()
+    }
 }
 
 fn gated(

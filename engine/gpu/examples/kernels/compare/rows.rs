@@ -61,6 +61,9 @@ fn embedding(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
                 .collect();
             report.equal("embedding", &format!("{kind:?} {columns}"), &output.read::<bf16>()?, &expected);
 
+            if !Format::STORED.contains(&format) {
+                continue;
+            }
             let output = rig.poisoned(table_rows * columns * 2)?;
             let (rows, columns) = (table_rows as u32, columns as u32);
             let arguments = Dequantise { weight: memory.address, output: output.address, rows, columns };

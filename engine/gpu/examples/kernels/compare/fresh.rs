@@ -1,0 +1,180 @@
+//! Attention that rotates and appends the step's own rows, against the kernels that do it one after the other, which
+//! are compared with the CPU elsewhere: the same bits in the output and in the cache.
+
+use engine_gpu::kernels::{self, Angles, Attend, AttentionSpace, CachePlace, Fresh, HeadNorm, RotateAppend};
+use engine_gpu::step::{AttentionGeometry, PAGE};
+use half::bf16;
+
+use super::Report;
+use super::attention::{Heads, PAGES, SHAPES, Sequence, Uploaded, input, upload};
+use crate::rig::{Failure, Memory, Rig, launched};
+
+const EPSILON: f32 = 1e-6;
+const POSITIONS: usize = 6000;
+
+/// What is rotated, and how.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    pairs: usize,
+    interleaved: bool,
+    normed: bool,
+}
+
+pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
+    let steps: [&[Sequence]; 8] = [
+        &[(1, 600, false), (1, 300, false)],
+        &[(2, 300, true)],
+        &[(1, 0, false)],
+        &[(1, 15, false)],
+        &[(1, 16, false), (1, 511, false), (1, 63, false)],
+        &[(1, 5000, false)],
+        &[(4, 700, true), (3, 30, true), (3, 62, false)],
+        &[(4, 60, true), (2, 14, false)],
+    ];
+    for heads in SHAPES {
+        let half = heads.width / 2;
+        for turn in [
+            Turn { pairs: half, interleaved: false, normed: false },
+            Turn { pairs: half / 2, interleaved: false, normed: true },
+            Turn { pairs: half, interleaved: true, normed: true },
+        ] {
+            for sequences in steps {
+                compare(rig, report, heads, turn, sequences)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Keys, values and output of one way.
+struct Side {
+    source: Memory,
+    keys: Memory,
+    values: Memory,
+    output: Memory,
+}
+
+impl Side {
+    fn new(rig: &Rig, source: &[bf16], cache: &[Vec<bf16>; 2], output: usize) -> Result<Self, Failure> {
+        let [keys, values] = cache;
+        Ok(Self {
+            source: rig.upload(source)?,
+            keys: rig.upload(keys)?,
+            values: rig.upload(values)?,
+            output: rig.poisoned(output * 2)?,
+        })
+    }
+
+    fn place(&self, heads: Heads) -> CachePlace {
+        let (keys, values) = (self.keys.address, self.values.address);
+        CachePlace { keys, values, heads: heads.cached as u32, padded: heads.width.next_multiple_of(16) as u32 }
+    }
+
+    fn read(&self) -> Result<[Vec<u16>; 3], Failure> {
+        Ok([self.output.read()?, self.keys.read()?, self.values.read()?])
+    }
+}
+
+fn compare(
+    rig: &mut Rig,
+    report: &mut Report,
+    heads: Heads,
+    turn: Turn,
+    sequences: &[Sequence],
+) -> Result<(), Failure> {
+    let (step, _) = input(&mut rig.random, sequences);
+    let geometry = AttentionGeometry::new(&heads.groups(), heads.cached, rig.gpu.multiprocessors as usize);
+    let uploaded = upload(rig, &geometry, &step)?;
+    if uploaded.image.whole_items() > 0 {
+        return Ok(());
+    }
+    let padded = heads.width.next_multiple_of(16);
+    let source = rig.random.bf16((step.rows() + 2) * heads.row());
+    let cache = [0, 1].map(|_| rig.random.bf16(PAGES * heads.cached * PAGE * padded));
+    let angles: Vec<f32> = (0..POSITIONS * turn.pairs).map(|_| 3.0 * rig.random.value()).collect();
+    let (cosines, sines): (Vec<f32>, Vec<f32>) = angles.iter().map(|angle| (angle.cos(), angle.sin())).unzip();
+    let (cosines, sines) = (rig.upload(&cosines)?, rig.upload(&sines)?);
+    let weights = [rig.random_f32(heads.width)?, rig.random_f32(heads.width)?];
+    let norm = if turn.normed {
+        HeadNorm { query: weights[0].address, key: weights[1].address, epsilon: EPSILON, reserved: 0 }
+    } else {
+        HeadNorm::default()
+    };
+    let fresh = Fresh {
+        angles: Angles {
+            cosines: cosines.address,
+            sines: sines.address,
+            pairs: turn.pairs as u32,
+            interleaved: u32::from(turn.interleaved),
+        },
+        norm,
+        key_offset: (heads.query * heads.width) as u32,
+        value_offset: ((heads.query + heads.cached) * heads.width) as u32,
+    };
+    let elements = step.rows() * heads.query * heads.width;
+    let (apart, fused) = (Side::new(rig, &source, &cache, elements)?, Side::new(rig, &source, &cache, elements)?);
+    rotate_append(rig, heads, &fresh, &apart, &uploaded, step.rows())?;
+    attend(rig, heads, &geometry, None, &apart, &uploaded, step.rows())?;
+    attend(rig, heads, &geometry, Some(fresh), &fused, &uploaded, step.rows())?;
+    let (apart, fused) = (apart.read()?, fused.read()?);
+    for (which, name) in ["fresh output", "fresh keys", "fresh values"].into_iter().enumerate() {
+        report.equal(name, &format!("{heads:?} {turn:?} {sequences:?}"), &fused[which], &apart[which]);
+    }
+    Ok(())
+}
+
+fn rotate_append(
+    rig: &Rig,
+    heads: Heads,
+    fresh: &Fresh,
+    side: &Side,
+    step: &Uploaded,
+    rows: usize,
+) -> Result<(), Failure> {
+    let addresses = step.layout.addresses(step.memory.address);
+    let arguments = RotateAppend {
+        positions: addresses.positions,
+        slots: addresses.slots,
+        angles: fresh.angles,
+        buffer: side.source.address,
+        cache: side.place(heads),
+        norm: fresh.norm,
+        query_heads: heads.query as u32,
+        width: heads.width as u32,
+        rows: rows as u32 + 2,
+        reserved: 0,
+    };
+    // SAFETY: the source has two rows of padding, whose slots are none.
+    launched(unsafe { kernels::rotate_append(&rig.launcher, &rig.kernels, &arguments) })
+}
+
+fn attend(
+    rig: &Rig,
+    heads: Heads,
+    geometry: &AttentionGeometry,
+    fresh: Option<Fresh>,
+    side: &Side,
+    step: &Uploaded,
+    rows: usize,
+) -> Result<(), Failure> {
+    let padded = heads.width.next_multiple_of(16);
+    let workspace = rig.poisoned(AttentionSpace::workspace_bytes(geometry, rows + 2, padded))?;
+    let arrivals = rig.filled(AttentionSpace::arrivals_bytes(geometry, rows + 2), 0)?;
+    let attend = Attend {
+        step: step.layout.addresses(step.memory.address),
+        geometry: *geometry,
+        rows: rows as u32 + 2,
+        whole_items: 0,
+        source: side.source.address,
+        query: heads.blocks(0, heads.query),
+        groups: heads.groups(),
+        cache: side.place(heads),
+        scale: 0.3,
+        output: side.output.address,
+        space: AttentionSpace { workspace: workspace.address, arrivals: arrivals.address },
+        fresh,
+    };
+    // SAFETY: the buffers above are as large as the arguments say, and live until the device is done.
+    launched(unsafe { kernels::attend(&rig.launcher, &rig.kernels, &attend) })?;
+    Ok(rig.gpu.context.synchronize()?)
+}
