@@ -16,7 +16,7 @@ use engine_gpu::kernels::{dynamic_shared_bytes, optional_shared_bytes};
 const HEADS: [u32; 5] = [16, 32, 64, 96, 128];
 
 /// Kernels that every architecture has, with those heads.
-const KERNELS: usize = 111;
+const KERNELS: usize = 114;
 
 /// Static shared memory that a block may have without asking (CUDA programming guide, every architecture).
 const STATIC_SHARED: u32 = 48 * 1024;
@@ -32,6 +32,8 @@ struct Row {
     arch: String,
     target: String,
     features: Vec<String>,
+    /// Whether it has the instructions; the memory is another question.
+    multicast: bool,
     shared_limit: u64,
     kernels: usize,
     registers: u32,
@@ -57,11 +59,13 @@ fn target(database: &Database, arch: &str) -> (CompileTarget, u64) {
     let record = database.record(arch).expect("every architecture resolves");
     let compile = record.compile().expect("the record is well formed").expect("a record says what to compile for");
     let features = record.features().expect("the record is well formed");
+    let probed = features.iter().filter(|(_, support)| **support == Support::Probe);
+    let probed = probed.map(|(name, _)| name.clone()).collect();
     let features: BTreeMap<String, bool> =
         features.into_iter().map(|(name, support)| (name, support == Support::Native)).collect();
     let limit = record.limits().expect("the record is well formed").shared_memory_per_block_optin;
     let limit = limit.unwrap_or_else(|| panic!("{arch} has no limits.shared_memory_per_block_optin")).bytes();
-    (CompileTarget { target: compile.targets[0].clone(), features }, limit)
+    (CompileTarget { target: compile.targets[0].clone(), features, probed }, limit)
 }
 
 fn compile(compiler: &Nvrtc, target: &CompileTarget, unit: &Unit) -> Compiled {
@@ -98,6 +102,7 @@ fn compile_all(compiler: &Nvrtc, targets: &[(String, CompileTarget, u64)]) -> Ve
         Row {
             arch: arch.clone(),
             target: target.target.clone(),
+            multicast: target.probed.iter().any(|name| name == "multicast") || target.features["multicast"],
             features: native.filter(|name| USED.contains(&name.as_str())).collect(),
             shared_limit: *shared_limit,
             kernels: kernels.len(),
@@ -116,25 +121,27 @@ fn render(compiler: &Nvrtc, rows: &[Row]) -> String {
         text,
         "Written by the test `kernels`: every kernel compiled by {} for the target that each record prefers, with heads of \
          {}. Registers are those of the hungriest thread, spills those of the worst. Shared memory is what the largest block \
-         takes, beside the record's limit. Streamed products are left out where the bulk copy engine is missing or a block \
+         takes, beside the record's limit. Sums by multicast have instructions of their own; whether a machine has the memory, only an \
+         attempt says. Streamed products are left out where the bulk copy engine is missing or a block \
          may not have the {:.1} KiB that they take.\n\n",
         compiler.name(),
         heads.join(", "),
         f64::from(optional_shared_bytes()) / 1024.0,
     )
     .unwrap();
-    text += "| architecture | target | kernels | dependent launch | clusters | streamed products | registers | spilled, bytes | shared \
-             memory, KiB | limit, KiB |\n|---|---|---|---|---|---|---|---|---|---|\n";
+    text += "| architecture | target | kernels | dependent launch | clusters | streamed products | sums by multicast | registers | spilled, bytes | \
+             shared memory, KiB | limit, KiB |\n|---|---|---|---|---|---|---|---|---|---|---|\n";
     for row in rows {
         let Row { arch, target, kernels, registers, spilled, .. } = row;
         let yes = |condition: bool| if condition { "yes" } else { "no" };
         let has = |name: &str| row.features.iter().any(|feature| feature == name);
         let (launch, clusters) = (yes(has("pdl")), yes(has("clusters")));
         let streamed = yes(has("tma") && u64::from(optional_shared_bytes()) <= row.shared_limit);
+        let multicast = yes(row.multicast);
         let (shared, limit) = (f64::from(largest_shared(row)) / 1024.0, row.shared_limit / 1024);
         writeln!(
             text,
-            "| {arch} | {target} | {kernels} | {launch} | {clusters} | {streamed} | {registers} | {spilled} | {shared:.1} | {limit} |"
+            "| {arch} | {target} | {kernels} | {launch} | {clusters} | {streamed} | {multicast} | {registers} | {spilled} | {shared:.1} | {limit} |"
         )
         .unwrap();
     }
@@ -163,8 +170,9 @@ fn every_kernel_compiles_for_every_architecture_within_its_limits() {
     for row in &rows {
         let has = |name: &str| row.features.iter().any(|feature| feature == name);
         // Streamed products are compiled where the copy engine is, attention in clusters where those are, for every head
-        // dimension.
+        // dimension, sums by multicast where the instructions are.
         let optional = if has("tma") { 4 } else { 0 } + if has("clusters") { HEADS.len() } else { 0 };
+        let optional = optional + if row.multicast { 3 } else { 0 };
         assert_eq!(row.kernels, KERNELS + optional, "kernels that the assembler reports for {}", row.arch);
         assert!(row.spilled <= MOST_SPILLED, "{}: a kernel spills {} bytes", row.arch, row.spilled);
         assert!(row.registers > 0 && row.registers < REGISTERS_PER_BLOCK / 256, "{}: {}", row.arch, row.registers);

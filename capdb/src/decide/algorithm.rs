@@ -22,12 +22,23 @@ pub(super) fn strikes(
     id: AlgorithmId,
     stack: Reasons,
 ) -> Strikes {
+    strikes_of(table, host, shape, request, (id, ladder_rung(table, host, shape, request, id)), stack)
+}
+
+/// The same for an algorithm that a ladder gives messages up to a size.
+pub(super) fn strikes_of(
+    table: &Table,
+    host: &HostFacts,
+    shape: &Shape,
+    request: &Request,
+    (id, rung): (AlgorithmId, Option<(u64, Provenance)>),
+    stack: Reasons,
+) -> Strikes {
     let self_test = Reasons::NONE.when(host.self_test_failed(id), Reason::SelfTestFailed);
     if id == AlgorithmId::Nccl {
         return Strikes { reasons: self_test, notes: Reasons::NONE };
     }
     let row = table.algorithms[id as usize].as_ref();
-    let rung = ladder_rung(table, host, shape, request, id);
     let missing = row.is_none() && rung.is_none();
     let needs_multicast = id == AlgorithmId::Multimem || row.is_some_and(|row| row.needs_multicast);
     let mut reasons =
@@ -168,6 +179,19 @@ fn ladder_rung(
         Some(up_to) if asked && message <= up_to => Some((up_to, ladder.provenance)),
         _ => None,
     }
+}
+
+/// Whose fused kernel a ladder gives the message to, and up to which size.
+pub(super) fn fused_rung(
+    table: &Table,
+    host: &HostFacts,
+    shape: &Shape,
+    request: &Request,
+) -> Option<(AlgorithmId, (u64, Provenance))> {
+    let ladder = ladder(table, host, shape, request)?;
+    let message = shape.message.unwrap_or(1);
+    let rung = ladder.fused.iter().find(|rung| message <= rung.up_to)?;
+    Some((rung.algorithm, (rung.up_to, ladder.provenance)))
 }
 
 /// The algorithms in the order in which `auto` tries them.

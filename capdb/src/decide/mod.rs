@@ -16,7 +16,7 @@ pub use reason::{Reason, Reasons};
 pub use table::Table;
 
 use crate::record::{AlgorithmId, FusionId};
-use algorithm::{Rungs, Strikes, strikes};
+use algorithm::{Rungs, Strikes, fused_rung, strikes, strikes_of};
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -125,6 +125,17 @@ impl Question<'_> {
     }
 }
 
+impl Question<'_> {
+    /// The algorithm whose fused kernel is measured to be the fastest for the message, if it is another one than `id` and
+    /// nothing strikes it out; with what must be said of it.
+    fn faster_fused(&self, id: AlgorithmId) -> Option<(AlgorithmId, Reasons)> {
+        let Self { table, host, shape, request, stack, .. } = *self;
+        let (other, rung) = fused_rung(table, host, shape, request).filter(|(other, _)| *other != id)?;
+        let Strikes { reasons, notes } = strikes_of(table, host, shape, request, (other, Some(rung)), stack);
+        (reasons.is_empty() && self.fusion(other).id.is_some()).then_some((other, notes))
+    }
+}
+
 /// What makes a request impossible under every choice.
 fn invalid(host: &HostFacts, shape: &Shape) -> Reasons {
     let mut reasons = Reasons::NONE;
@@ -176,6 +187,9 @@ fn auto(question: &Question<'_>) -> Decision {
         let wanted = question.request.fusion == FusionRequest::Fused && fused.id.is_none();
         let unfit = if wanted { fused.reasons } else { Reasons::NONE };
         if strike.is_empty() && unfit.is_empty() {
+            // One kernel for both is chosen as a whole: the faster of those that fuse, whatever sums faster alone.
+            let instead = fused.id.and_then(|_| question.faster_fused(id));
+            let (id, notes) = instead.unwrap_or((id, notes));
             let own = if last { notes.union(against) } else { notes };
             let verdict = if gap { Verdict::Fallback } else { Verdict::Selected };
             let reasons = reasons.union(own).union(fused.reasons);

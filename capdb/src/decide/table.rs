@@ -69,6 +69,8 @@ pub(super) struct LadderRow {
     pub topology: Topology,
     pub dtype: Option<Dtype>,
     pub rungs: Vec<LadderRung>,
+    /// Of fused kernels.
+    pub fused: Vec<LadderRung>,
     pub provenance: Provenance,
 }
 
@@ -250,17 +252,17 @@ fn ladders(resolved: &Resolved, preferred: &[crate::record::Ladder]) -> Vec<Ladd
         (Some(origin), None) => origin.provenance(),
         (None, None) => Provenance::Guessed,
     };
+    let rungs = |rungs: &[crate::record::Rung]| -> Vec<LadderRung> {
+        rungs.iter().map(|rung| LadderRung { up_to: rung.up_to.bytes(), algorithm: rung.algorithm }).collect()
+    };
     preferred
         .iter()
         .map(|ladder| LadderRow {
             world_size: ladder.world_size,
             topology: ladder.topology,
             dtype: ladder.dtype,
-            rungs: ladder
-                .ladder
-                .iter()
-                .map(|rung| LadderRung { up_to: rung.up_to.bytes(), algorithm: rung.algorithm })
-                .collect(),
+            rungs: rungs(&ladder.ladder),
+            fused: rungs(&ladder.fused),
             provenance: own(&ladder.evidence),
         })
         .collect()

@@ -105,6 +105,10 @@ pub struct Ladder {
     /// Ascending in `up_to`. Above the last one the order of `order.yaml` goes on.
     #[schemars(length(min = 1))]
     pub ladder: Vec<Rung>,
+    /// The same for sums that are added and normalised in the same kernel, ascending in `up_to`, where that differs: which
+    /// algorithm's fused kernel, for messages that `ladder` and limits give to a fused kernel of another.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fused: Vec<Rung>,
     /// What the ladder's own choice took, ascending in `bytes`: what plans predict with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub times: Vec<MessageTime>,
@@ -121,7 +125,8 @@ impl Ladder {
         if self.ladder.is_empty() {
             return fault("has no rung".to_owned());
         }
-        let rungs = self.ladder.windows(2).map(|pair| (pair[0].up_to, pair[1].up_to));
+        let rungs = [&self.ladder, &self.fused].into_iter().flat_map(|rungs| rungs.windows(2));
+        let rungs = rungs.map(|pair| (pair[0].up_to, pair[1].up_to));
         let times = self.times.windows(2).map(|pair| (pair[0].bytes, pair[1].bytes));
         let (low, high) = rungs.chain(times).find(|(low, high)| high <= low)?;
         fault(format!("goes from {low} to {high}; its sizes must ascend"))

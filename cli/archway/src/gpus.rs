@@ -76,7 +76,8 @@ impl MeasuredGpus {
 
 /// What kernels are compiled for; none where the record names no target.
 pub fn compile_target(target: &KernelTarget) -> Option<CompileTarget> {
-    Some(CompileTarget { target: target.targets.first()?.clone(), features: target.features.clone() })
+    let (features, probed) = (target.features.clone(), target.probed.clone());
+    Some(CompileTarget { target: target.targets.first()?.clone(), features, probed })
 }
 
 /// Names the kernels whose times a tuning holds.

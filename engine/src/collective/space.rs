@@ -30,6 +30,14 @@ pub const fn fused_two_shot(ranks: u64, rows: u64, row_bytes: u64) -> u64 {
     rows * two_shot(ranks, row_bytes)
 }
 
+/// Bytes of the largest buffer for sums by multicast memory: as much as keeps a fabric busy.
+pub const MOST_BUFFER: u64 = 16 << 20;
+
+/// Bytes of such a buffer that a sum of `bytes` bytes takes at once, if it does not go in pieces.
+pub const fn multimem(bytes: u64) -> u64 {
+    bytes.div_ceil(PACKET) * PACKET
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use super::report::{MachineReport, ModelReport, Plan, PlanVerdict, SiteReport};
 use super::request::PlanRequest;
 use super::sites::sites;
 use super::tuning::TuningReport;
-use super::windows::half_window;
+use super::windows::{half_window, has_buffer};
 use crate::collective::Site;
 use crate::model::{Family, ModelConfig};
 use crate::types::Phase;
@@ -54,10 +54,14 @@ pub fn build(request: &PlanRequest) -> Result<Plan, PlanError> {
     })
 }
 
-/// Bytes of one rank's buffers for collectives: two messages of threads that meet in memory, two halves of a window.
+/// Bytes of one rank's buffers for collectives: two messages of threads that meet in memory; two halves of a window, and a
+/// buffer as large as one where sums go by multicast memory.
 fn workspace(sites: &[SiteReport], ranks: usize, is_gpu: bool) -> u64 {
     let largest_message = || sites.iter().map(|site| site.message_bytes).max().unwrap_or(0);
-    2 * if is_gpu { half_window(sites, ranks) } else { largest_message() }
+    if !is_gpu {
+        return 2 * largest_message();
+    }
+    (2 + u64::from(has_buffer(sites))) * half_window(sites, ranks)
 }
 
 fn check(request: &PlanRequest) -> Result<(), PlanError> {

@@ -54,6 +54,8 @@ pub struct KernelTarget {
     pub arch: String,
     /// Compiler targets, the preferred one first; empty where the record names none.
     pub targets: Vec<String>,
+    /// Features that a probe of the machine decides on: kernels are compiled for them, and used where the probe says so.
+    pub probed: Vec<String>,
     /// Every feature word of the record; true where there is an instruction for it.
     pub features: BTreeMap<String, bool>,
     /// Largest dynamic shared memory of a block in bytes, where the record says it.
@@ -84,11 +86,13 @@ pub fn feature_attributes(database: &Database) -> Vec<(String, String)> {
 pub fn kernel_target(database: &Database, record: &str) -> Result<KernelTarget, PlanError> {
     let resolved = database.record(record)?;
     let (compile, limits) = (resolved.compile()?, resolved.limits()?);
-    let has = |support: &Support| matches!(support, Support::Native);
+    let features = resolved.features()?;
+    let probed = features.iter().filter(|(_, support)| **support == Support::Probe);
     Ok(KernelTarget {
         arch: resolved.arch.clone().unwrap_or_else(|| resolved.id.clone()),
         targets: compile.map(|compile| compile.targets).unwrap_or_default(),
-        features: resolved.features()?.iter().map(|(word, support)| (word.clone(), has(support))).collect(),
+        probed: probed.map(|(word, _)| word.clone()).collect(),
+        features: features.iter().map(|(word, support)| (word.clone(), *support == Support::Native)).collect(),
         shared_memory: limits.shared_memory_per_block_optin.map(Size::bytes),
         registers: limits.registers_per_thread,
     })

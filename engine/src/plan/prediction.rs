@@ -2,8 +2,9 @@
 //!
 //! One sequence. A pass reads each weight that it needs once and meets at every site:
 //! `decode = bytes / bandwidth + calls * meeting`; a verify pass reads the experts of all its tokens; a cycle adds the
-//! draft passes. A meeting takes what the record's measured ladder says of its message. Break-even is the cycle's time over a decode's. Launch costs, attention over long contexts and
-//! arithmetic are left out, so it is a floor for times; the ratio is what it is for.
+//! draft passes. A meeting takes what the record's measured ladder says of its message. Every layer takes a time besides that no
+//! bandwidth shortens: attention over a short context, and kernels that begin and end. Break-even is the cycle's time over a
+//! decode's. Attention over long contexts and arithmetic are left out.
 
 use serde::Serialize;
 
@@ -17,6 +18,15 @@ use super::request::{AllReduceChoice, PlanRequest};
 /// Kernels that write to their peers directly take a fraction.
 const MEETING_NCCL: f64 = 60e-6;
 const MEETING_DIRECT: f64 = 10e-6;
+
+/// Part of the record's bandwidth at which weights of a pass are read; what a layer, and a draft pass with its embedding, layer,
+/// head and choice, take besides; and what the host adds to a step, and to a cycle. From steps of 1B and 8B shapes on one and on
+/// two H200 (docs/benchmarks.md); other devices are taken to be as slow.
+const READ_SHARE: f64 = 0.9;
+const LAYER: f64 = 15e-6;
+const DRAFT_PASS: f64 = 60e-6;
+const STEP: f64 = 20e-6;
+const CYCLE: f64 = 60e-6;
 
 /// Predicted times and break-even of speculation at batch 1.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -42,14 +52,24 @@ impl Prediction {
         let calls = 2 * request.config.layers + 2;
         let meeting =
             |tokens: usize, hidden: usize| meetings.seconds((tokens * hidden * request.activation_bytes) as u64);
-        let pass =
-            |tokens| active_bytes(request, tokens) / bandwidth + calls as f64 * meeting(tokens, request.config.hidden);
+        let rate = READ_SHARE * bandwidth;
+        let layers = request.config.layers as f64 * LAYER;
+        let pass = |tokens| {
+            active_bytes(request, tokens) / rate + layers + calls as f64 * meeting(tokens, request.config.hidden)
+        };
         let draft_bytes = shape.draft_bytes as f64 / ranks as f64;
         // Two sums, the embedding's and a gather of logits in each draft pass.
-        let draft_seconds = shape.steps as f64 * (draft_bytes / bandwidth + 4.0 * meeting(1, shape.draft_hidden));
+        let draft_pass = draft_bytes / rate + DRAFT_PASS + 4.0 * meeting(1, shape.draft_hidden);
+        let draft_seconds = shape.steps as f64 * draft_pass;
         let (decode_seconds, verify_seconds) = (pass(1), pass(shape.verify_tokens));
         let assumptions = vec![
-            format!("one sequence, {:.0} GB/s of each device's memory, every weight read once a pass", bandwidth / 1e9),
+            format!(
+                "one sequence, {:.0} GB/s of each device's memory, every weight read once a pass at {READ_SHARE} of it, {:.0} us \
+                 a layer and {:.0} us a draft pass besides",
+                bandwidth / 1e9,
+                1e6 * LAYER,
+                1e6 * DRAFT_PASS
+            ),
             format!(
                 "{calls} meetings of the ranks in a pass: {:.1} us each in a decode, {:.1} in a verify, {}",
                 1e6 * meeting(1, request.config.hidden),
@@ -64,7 +84,7 @@ impl Prediction {
                 active_bytes(request, shape.verify_tokens) / 1e9
             ),
         ];
-        let break_even = (verify_seconds + draft_seconds) / decode_seconds;
+        let break_even = (verify_seconds + draft_seconds + CYCLE) / (decode_seconds + STEP);
         Some(Self { decode_seconds, verify_seconds, draft_seconds, break_even, assumptions })
     }
 }

@@ -12,9 +12,13 @@ pub static LINT: Lint = Lint {
 fn check(subject: &Subject<'_>, problems: &mut Vec<Problem>) {
     let ladders: Vec<Ladder> = subject.part("/allreduce/preferred").unwrap_or_default();
     for (index, ladder) in ladders.iter().enumerate() {
-        for (step, pair) in ladder.ladder.windows(2).enumerate() {
+        let rungs = [("ladder", &ladder.ladder), ("fused", &ladder.fused)];
+        for (key, step, pair) in rungs
+            .iter()
+            .flat_map(|(key, rungs)| rungs.windows(2).enumerate().map(move |(step, pair)| (key, step, pair)))
+        {
             if pair[1].up_to <= pair[0].up_to {
-                let place = |step: usize| subject.span(&format!("/allreduce/preferred/{index}/ladder/{step}/up_to"));
+                let place = |step: usize| subject.span(&format!("/allreduce/preferred/{index}/{key}/{step}/up_to"));
                 let message = format!("the ladder goes from {} to {}", pair[0].up_to, pair[1].up_to);
                 problems.push(
                     subject

@@ -54,7 +54,7 @@ fn build(arguments: &Build) -> Result<ExitCode> {
     for id in ids {
         let target = kernel_target(&database, &id)?;
         let name = target.targets.first().with_context(|| format!("record {id} names no compiler target"))?.clone();
-        let target = CompileTarget { target: name.clone(), features: target.features };
+        let target = CompileTarget { target: name.clone(), features: target.features, probed: target.probed };
         for unit in units(&arguments.head_dim) {
             let compiled = compiler.compile(&unit, &target).with_context(|| format!("{} for {name}", unit.name()))?;
             pack.insert(target.recipe(&unit), unit.name(), &name, compiled);

@@ -19,7 +19,7 @@ pub fn write(fault: &str, path: &Path) -> Result<(), String> {
     let fault = fault.ok_or_else(|| format!("faults are {}", FAULTS.join(", ")))?;
     let (_, target) = serve::target()?;
     let name = target.targets.first().ok_or("the record names no target")?.clone();
-    let sound = CompileTarget { target: name.clone(), features: target.features };
+    let sound = CompileTarget { target: name.clone(), features: target.features, probed: target.probed };
     let mut faulty = sound.clone();
     faulty.features.insert(fault.to_owned(), true);
     let compiler = Nvrtc::open().map_err(|error| error.to_string())?;

@@ -35,7 +35,7 @@ impl Rig {
         let mut features = BTreeMap::from(["pdl", "tma", "clusters"].map(|name| (name.to_owned(), false)));
         features.extend(named.split(',').filter(|name| !name.is_empty()).map(|name| (name.to_owned(), true)));
         let programmatic = programmatic && features["pdl"];
-        let target = CompileTarget { target: variable("ARCHWAY_TARGET", "sm_90a"), features };
+        let target = CompileTarget { target: variable("ARCHWAY_TARGET", "sm_90a"), features, probed: Vec::new() };
         let cache = Some(Cache::new(std::env::temp_dir().join("archway-kernels")));
         let provider = Provider { target, pack: None, cache, compiler: Nvrtc::open() };
         let gpu = Gpu::open(0)?;

@@ -1,5 +1,5 @@
-//! What [`crate::timing`] times, on several GPUs; beside it one GPU with everything, and one rank's share without its sums:
-//! what is between the two is what the ranks' meetings take.
+//! What [`crate::timing`] times, on several GPUs, as planned and by NCCL; beside it one GPU with everything, and one rank's share
+//! without its sums: what is between the two is what the ranks' meetings take.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use engine::collective::CollectivePlan;
 use engine::executor::RankFactory;
 use engine::load::read_config;
 use engine::model::{ModelConfig, Share};
-use engine::plan::{PlanRequest, SpeculationShape};
+use engine::plan::{AllReduceChoice, FusionChoice, PlanRequest, SpeculationShape};
 use engine::weights::WeightSource;
 use engine_cpu::map_file;
 use engine_gpu::CudaRanks;
@@ -22,7 +22,10 @@ use crate::{Failure, devices, gpu, ranks};
 pub fn run(ranks: usize, config: &Path, sizes: &Sizes) -> Result<(), Failure> {
     let config = read_config(config, map_file).map_err(|error| error.to_string())?;
     let weights = Repeated::new(&config)?;
-    for (way, allreduce, fusion) in &ranks::WAYS[..2] {
+    let timed = |(_, allreduce, fusion): &&ranks::Way| {
+        *fusion == FusionChoice::Auto && *allreduce != AllReduceChoice::TwoShot
+    };
+    for (way, allreduce, fusion) in ranks::WAYS.iter().filter(timed) {
         let (factory, plan) = devices(&config, ranks, |request| {
             let speculation = Some(verified(&config, sizes));
             ranks::with(*allreduce, *fusion)(PlanRequest { speculation, ..request })

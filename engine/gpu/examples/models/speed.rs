@@ -23,7 +23,10 @@ pub fn run(config: &Path, ranks: usize) -> Result<(), Failure> {
     let weights: Arc<dyn WeightSource> = Arc::new(Repeated::new(&config)?);
     let prompts: Vec<Vec<u32>> =
         (0..32_u32).map(|prompt| (0..PROMPT as u32).map(|place| place * 37 + prompt * 1009).collect()).collect();
-    time("one GPU", Run::new(&config, &weights, &prompts, false), gpu(&config)?)?;
+    // A model that several GPUs share may be too large for one.
+    if let Err(failure) = time("one GPU", Run::new(&config, &weights, &prompts, false), gpu(&config)?) {
+        println!("one GPU: not timed: {failure}");
+    }
     let one_shot = |(_, allreduce, _): &ranks::Way| *allreduce != AllReduceChoice::TwoShot;
     for (way, allreduce, fusion) in ranks::WAYS.into_iter().filter(one_shot) {
         let (factory, plan) = devices(&config, ranks, ranks::with(allreduce, fusion))?;

@@ -133,18 +133,23 @@ template <typename Element, Output OUTPUT, u32 PIECES>
 __device__ __forceinline__ void one_shot_norm(const ReduceNormArguments& a) {
     __shared__ float scratch[LARGEST_NARROW_BLOCK / WARP];
     let_next_start();
-    wait_for_previous();
+    // No kernel writes weights, so they need not be waited for.
     const Weights<Format<Element>::PER_PACKET, PIECES> weights(a);
-    Call call(a.group);
-    if (call.dead) {
-        return;
-    }
+    wait_for_previous();
     const Rows<Element, PIECES> rows(a);
     const Flight flight = rows.flight();
     const u64 stride = static_cast<u64>(a.rows) * rows.packets;
     Vector16 own[PIECES], residual[PIECES];
+    // The first row is under way while the sequence is read: one reading's time less before it is sent.
+    rows.load(a.addend, blockIdx.x, own);
+    Call call(a.group);
+    if (call.dead) {
+        return;
+    }
     for (u32 row = blockIdx.x; row < a.rows; row += gridDim.x) {
-        rows.load(a.addend, row, own);
+        if (row != blockIdx.x) {
+            rows.load(a.addend, row, own);
+        }
         send_to_all(a.group, call, a.group.rank * stride + static_cast<u64>(row) * rows.packets, flight, own);
     }
     count_call(a.group);

@@ -108,7 +108,8 @@ pub(crate) fn collective_kernels(
 fn provider(target: &KernelTarget, store: &KernelStore) -> Result<Provider, ReadyError> {
     let name = target.targets.first().ok_or_else(|| ReadyError::NoTarget(target.arch.clone()))?;
     let pack = store.pack.as_deref().map(Pack::read).transpose()?;
-    let target = CompileTarget { target: name.clone(), features: target.features.clone() };
+    let target =
+        CompileTarget { target: name.clone(), features: target.features.clone(), probed: target.probed.clone() };
     Ok(Provider { target, pack, cache: store.cache.clone().map(Cache::new), compiler: Nvrtc::open() })
 }
 

@@ -6,18 +6,31 @@ use cudarc::driver::CudaContext;
 
 use super::signals::{Fault, Signals};
 use crate::device::DeviceError;
-use crate::kernels::GroupView;
-use crate::symmetric::SymmetricMemory;
+use crate::kernels::{BufferView, GroupView};
+use crate::symmetric::{Multicast, SymmetricMemory};
 
 /// A word of a window in which nothing has arrived, byte by byte.
 const EMPTY: u8 = 0xff;
 /// Room for a rank's progress behind its window.
 const PROGRESS: usize = 256;
 
+/// What stands behind each rank's window for sums by multicast memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buffers {
+    None,
+    /// Buffers that ranks reach one by one: for the simulated kernels.
+    Apart,
+    /// The same, bound to one multicast address.
+    Multicast,
+}
+
 /// What all ranks of a group share: windows, and the words that stop it.
 pub struct GpuGroup {
-    // Dropped in this order: windows wait for kernels that may still write to the signals.
+    // Dropped in this order: the binding before what is bound, and windows wait for kernels that may still write to the
+    // signals.
+    multicast: Option<Multicast>,
     windows: Option<SymmetricMemory>,
+    buffers: Buffers,
     signals: Signals,
     half: usize,
     /// Nanoseconds.
@@ -26,18 +39,29 @@ pub struct GpuGroup {
 }
 
 impl GpuGroup {
-    /// A group with a rank on each GPU, in order, and windows of two halves of `half` bytes; none where that is 0.
-    /// `patience` is how long a rank waits for another. Errors: no peer access, no memory.
-    pub fn new(contexts: &[Arc<CudaContext>], half: usize, patience: Duration) -> Result<Arc<Self>, DeviceError> {
+    /// A group with a rank on each GPU, in order, and windows of two halves of `half` bytes, and a buffer as large where
+    /// `buffers` says so; none where that is 0. `patience` is how long a rank waits for another. Errors: no peer access, no
+    /// memory, no multicast.
+    pub fn new(
+        contexts: &[Arc<CudaContext>],
+        half: usize,
+        buffers: Buffers,
+        patience: Duration,
+    ) -> Result<Arc<Self>, DeviceError> {
         let half = half.next_multiple_of(PROGRESS);
-        let windows = (half > 0).then(|| SymmetricMemory::new(contexts, 2 * half + PROGRESS)).transpose()?;
+        let granularity = if buffers == Buffers::Multicast { Multicast::granularity(contexts)? } else { 1 };
+        let bytes = 2 * half + PROGRESS + if buffers == Buffers::None { 0 } else { half };
+        let windows = (half > 0).then(|| SymmetricMemory::new(contexts, bytes, granularity)).transpose()?;
+        let bound = windows.as_ref().filter(|_| buffers == Buffers::Multicast);
+        let multicast = bound.map(Multicast::bind).transpose()?;
         for rank in 0..contexts.len() {
             let Some(windows) = &windows else { continue };
             windows.set(rank, 0, EMPTY, 2 * half)?;
             windows.set(rank, 2 * half, 0, PROGRESS)?;
         }
         let signals = Signals::new(contexts.len())?;
-        let group = Self { windows, signals, half, patience: AtomicU64::new(0), ranks: contexts.len() };
+        let group =
+            Self { multicast, windows, buffers, signals, half, patience: AtomicU64::new(0), ranks: contexts.len() };
         group.set_patience(patience);
         Ok(Arc::new(group))
     }
@@ -59,6 +83,13 @@ impl GpuGroup {
     /// Bytes of half a window.
     pub fn half(&self) -> u64 {
         self.half as u64
+    }
+
+    /// Where sums by multicast memory are made, in a group that has buffers for them.
+    pub fn buffer(&self) -> Option<BufferView> {
+        let offset = 2 * self.half() + PROGRESS as u64;
+        let multicast = self.multicast.as_ref().map(|multicast| multicast.address() + offset);
+        (self.buffers != Buffers::None && self.half > 0).then_some(BufferView { offset, bytes: self.half(), multicast })
     }
 
     /// The group as rank `rank`'s kernels see it, in a call named `call`. Without windows nothing fits in it.

@@ -6,7 +6,7 @@ use super::group::GpuGroup;
 use super::nccl::NcclRank;
 use crate::kernels::{
     AllReduceKernels, Element, GatherColumns, KernelError, Launcher, NormOutput, Reduce, ReduceNorm, Shots, all_gather,
-    norm_space, reduce, reduce_norm, reduce_space,
+    multimem, norm_space, reduce, reduce_norm, reduce_space,
 };
 
 /// One rank's place in a group: what it launches on its own stream.
@@ -24,9 +24,14 @@ pub enum Algorithm {
     Nccl,
     OneShot,
     TwoShot,
+    /// Over multicast memory.
+    Multimem,
+    /// The same kernel without multicast memory: shows that it is right, and is chosen by no plan.
+    MultimemSimulated,
 }
 
 impl Algorithm {
+    /// Those that every group of peers has.
     pub const ALL: [Self; 3] = [Self::Nccl, Self::OneShot, Self::TwoShot];
 
     /// The database's word.
@@ -35,17 +40,20 @@ impl Algorithm {
             Self::Nccl => "nccl",
             Self::OneShot => "one_shot",
             Self::TwoShot => "two_shot",
+            Self::Multimem => "multimem",
+            Self::MultimemSimulated => "multimem_simulated",
         }
     }
 
+    /// What a plan names.
     pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
+        Self::ALL.into_iter().chain([Self::Multimem]).find(|algorithm| algorithm.name() == name)
     }
 
-    /// None for NCCL, whose kernels are its own.
+    /// None for NCCL, whose kernels are its own, and for sums by multicast memory.
     pub const fn shots(self) -> Option<Shots> {
         match self {
-            Self::Nccl => None,
+            Self::Nccl | Self::Multimem | Self::MultimemSimulated => None,
             Self::OneShot => Some(Shots::One),
             Self::TwoShot => Some(Shots::Two),
         }
@@ -53,11 +61,16 @@ impl Algorithm {
 }
 
 impl GpuMember {
-    /// Whether one call takes a sum of `bytes` bytes: one-shot must fit the window, two-shot goes in pieces, NCCL
-    /// brings its own memory.
+    /// Whether one call takes a sum of `bytes` bytes: one-shot must fit the window, two-shot goes in pieces, as do sums by
+    /// multicast memory in a group that has buffers for them; NCCL brings its own memory.
     pub fn fits(&self, algorithm: Algorithm, bytes: u64) -> bool {
         let ranks = self.group.ranks() as u64;
-        algorithm != Algorithm::OneShot || reduce_space(Shots::One, ranks, bytes) <= self.group.half()
+        match algorithm {
+            Algorithm::Nccl | Algorithm::TwoShot => true,
+            Algorithm::OneShot => reduce_space(Shots::One, ranks, bytes) <= self.group.half(),
+            Algorithm::Multimem => self.group.buffer().is_some_and(|buffer| buffer.multicast.is_some()),
+            Algorithm::MultimemSimulated => self.group.buffer().is_some(),
+        }
     }
 
     pub fn norm_fits(&self, shots: Shots, element: Element, rows: u32, width: u32) -> bool {
@@ -77,6 +90,10 @@ impl GpuMember {
         call: u32,
         blocks: Option<[u32; 2]>,
     ) -> Result<(), KernelError> {
+        if matches!(algorithm, Algorithm::Multimem | Algorithm::MultimemSimulated) {
+            // SAFETY: this function's contract.
+            return unsafe { self.multimem(algorithm == Algorithm::MultimemSimulated, message, call, blocks) };
+        }
         let Some(shots) = algorithm.shots() else {
             let why = "NCCL was not loaded";
             let missing = || KernelError::Shape { kernel: "ncclAllReduce", what: "a sum".to_owned(), why };
@@ -93,6 +110,33 @@ impl GpuMember {
             let part = Reduce { input: message.input + done, output: message.output + done, bytes, ..*message };
             // SAFETY: a part of the message.
             unsafe { reduce(&self.launcher, &self.kernels, shots, &view, &part, blocks)? };
+            done += bytes;
+        }
+        Ok(())
+    }
+
+    /// Puts a sum by multicast memory into the stream, in pieces of the group's buffers.
+    ///
+    /// # Safety
+    /// As for [`GpuMember::all_reduce`].
+    unsafe fn multimem(
+        &self,
+        simulated: bool,
+        message: &Reduce,
+        call: u32,
+        blocks: Option<[u32; 2]>,
+    ) -> Result<(), KernelError> {
+        let missing = |why| KernelError::Shape { kernel: "multimem", what: "a sum".to_owned(), why };
+        let buffer = self.group.buffer().ok_or_else(|| missing("the group was made without buffers for it"))?;
+        if !simulated && buffer.multicast.is_none() {
+            return Err(missing("the group's buffers are not bound to multicast memory"));
+        }
+        let (view, mut done) = (self.group.view(self.rank, call), 0);
+        while done < message.bytes {
+            let bytes = buffer.bytes.min(message.bytes - done);
+            let part = Reduce { input: message.input + done, output: message.output + done, bytes, ..*message };
+            // SAFETY: a part of the message, which fits the buffer.
+            unsafe { multimem(&self.launcher, &self.kernels, simulated, (&view, &buffer), &part, blocks)? };
             done += bytes;
         }
         Ok(())

@@ -10,7 +10,7 @@ mod shared;
 mod signals;
 mod together;
 
-pub use group::GpuGroup;
+pub use group::{Buffers, GpuGroup};
 pub use member::{Algorithm, GpuMember, fusion_name};
 pub use nccl::NcclRank;
 pub use rank::CudaRank;

@@ -9,7 +9,8 @@ use engine::backend::BackendError;
 use engine::collective::CollectivePlan;
 
 use super::calls;
-use super::group::GpuGroup;
+use super::group::{Buffers, GpuGroup};
+use super::member::Algorithm;
 use super::nccl::NcclRank;
 use super::self_test::SelfTestFailure;
 use super::together::Together;
@@ -88,7 +89,16 @@ impl SharedGroup {
         let contexts = self.ordinals.iter().map(context).collect::<Result<Vec<_>, _>>()?;
         let CollectiveOptions { plan, half_window, patience, .. } = &self.options;
         let half = usize::try_from(*half_window).map_err(|error| error.to_string())?;
-        let group = GpuGroup::new(&contexts, half, *patience).map_err(|error| error.to_string())?;
+        let buffers = if plan.uses(Algorithm::Multimem.name()) { Buffers::Multicast } else { Buffers::None };
+        let group = GpuGroup::new(&contexts, half, buffers, *patience).map_err(|error| {
+            let message = error.to_string();
+            // Whether a machine has multicast memory only the attempt proves; a plan without it is made then.
+            if buffers == Buffers::Multicast {
+                let algorithm = Algorithm::Multimem.name().to_owned();
+                self.note_failure(SelfTestFailure { algorithm, message: message.clone() });
+            }
+            message
+        })?;
         let nccl = match plan.uses("nccl") {
             true => NcclRank::all(&contexts)?.into_iter().map(Some).collect(),
             false => vec![None; contexts.len()],

@@ -32,6 +32,9 @@ pub struct CompileTarget {
     pub target: String,
     /// Every feature of the record, true where it is native. The sources ask for `pdl`, `tma` and `clusters`.
     pub features: BTreeMap<String, bool>,
+    /// Features that a probe of the machine decides on: kernels that are launched only where it says so ask for
+    /// `ARCHWAY_MAY_HAVE_MULTICAST`, which holds for native ones too.
+    pub probed: Vec<String>,
 }
 
 impl CompileTarget {
@@ -46,6 +49,10 @@ impl CompileTarget {
         options.extend(self.features.iter().map(|(feature, native)| {
             format!("--define-macro=ARCHWAY_HAS_{}={}", feature.to_uppercase(), u8::from(*native))
         }));
+        let may = |feature: &String| format!("ARCHWAY_MAY_HAVE_{}", feature.to_uppercase());
+        let native = self.features.iter().filter(|(_, native)| **native).map(|(feature, _)| feature);
+        let asked = self.probed.iter().chain(native).map(may).filter(|macro_name| unit.text().contains(macro_name));
+        options.extend(asked.map(|macro_name| format!("--define-macro={macro_name}=1")));
         options.extend(unit.head().map(|head| format!("--define-macro=ARCHWAY_HEAD={head}")));
         options.extend(unit.format().map(|format| format!("--define-macro=ARCHWAY_FORMAT={}", format.name())));
         options

@@ -25,6 +25,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("allgather", include_str!("../../kernels/allgather/allgather.cu")),
     ("allreduce", include_str!("../../kernels/allreduce/allreduce.cu")),
     ("allreduce_check", include_str!("../../kernels/allreduce_check/allreduce_check.cu")),
+    ("allreduce_multimem", include_str!("../../kernels/allreduce_multimem/allreduce_multimem.cu")),
     ("allreduce_norm", include_str!("../../kernels/allreduce_norm/allreduce_norm.cu")),
     ("copy", include_str!("../../kernels/copy/copy.cu")),
     ("embedding", include_str!("../../kernels/embedding/embedding.cu")),

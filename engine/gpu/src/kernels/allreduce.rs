@@ -8,6 +8,7 @@ use engine::collective::space::{self, FUSED_ROW, PACKET};
 
 use super::launch::Shape;
 use super::module::Module;
+use super::multimem::MultimemKernels;
 use super::{Kernel, KernelError, Launcher};
 use crate::compile::{Unit, units};
 
@@ -72,6 +73,7 @@ pub struct AllReduceKernels {
     /// One-shot for rows of up to [`NARROW_THREADS`] packets: bf16, f16, and bf16 to fp8 by tensor and by token.
     narrow: [Kernel; 4],
     pub(super) gather: Kernel,
+    pub(super) multimem: MultimemKernels,
     fill: [Kernel; 3],
     check: [Kernel; 3],
     next_round: Kernel,
@@ -94,10 +96,11 @@ impl AllReduceKernels {
         for unit in Self::units() {
             modules.push((unit.name().to_owned(), Module::load(context, unit.name(), &cubin(&unit)?)?));
         }
-        let kernel = |unit: &str, name: &'static str| -> Result<Kernel, KernelError> {
+        let module = |unit: &str| {
             let module = modules.iter().find(|(other, _)| other == unit).map(|(_, module)| module);
-            module.expect("every unit that is asked for is listed").kernel(name, 0)
+            module.expect("every unit that is asked for is listed")
         };
+        let kernel = |unit: &str, name: &'static str| module(unit).kernel(name, 0);
         let three = |unit: &str, [a, b, c]: [&'static str; 3]| -> Result<[Kernel; 3], KernelError> {
             Ok([kernel(unit, a)?, kernel(unit, b)?, kernel(unit, c)?])
         };
@@ -122,6 +125,7 @@ impl AllReduceKernels {
                 kernel(norm, "one_shot_norm_narrow_bf16_fp8_token")?,
             ],
             gather: kernel("allgather", "all_gather")?,
+            multimem: MultimemKernels::load(module("allreduce_multimem"))?,
             fill: three("allreduce_check", ["fill_bf16", "fill_f16", "fill_f32"])?,
             check: three("allreduce_check", ["check_bf16", "check_f16", "check_f32"])?,
             next_round: kernel("allreduce_check", "next_round")?,

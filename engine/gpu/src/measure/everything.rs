@@ -16,7 +16,7 @@ pub fn check_everything(rank: &Rank) -> Result<usize, MeasureError> {
 fn sums() -> Vec<SumCase> {
     let lengths = [1, 3, 7, 8, 9, 50, 2048, 7168, 32_769, 524_291, 1_700_003];
     let mut cases = Vec::new();
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::ALL.into_iter().chain([Algorithm::MultimemSimulated]) {
         for element in Element::ALL {
             for (number, &elements) in lengths.iter().enumerate() {
                 let (in_place, shift) = (number % 2 == 1, if number % 3 == 2 { 1 } else { 0 });
@@ -24,15 +24,15 @@ fn sums() -> Vec<SumCase> {
             }
         }
     }
-    // More than a window: two-shot goes in pieces.
-    let large = SumCase {
-        algorithm: Algorithm::TwoShot,
-        element: Element::Bf16,
-        elements: (20 << 20) + 3,
+    // More than a window or a buffer: these go in pieces.
+    let (element, elements) = (Element::Bf16, (20 << 20) + 3);
+    cases.extend([Algorithm::TwoShot, Algorithm::MultimemSimulated].map(|algorithm| SumCase {
+        algorithm,
+        element,
+        elements,
         in_place: true,
         shift: 0,
-    };
-    cases.push(large);
+    }));
     cases
 }
 

@@ -57,15 +57,18 @@ const fn given_scale(output: NormOutput) -> f32 {
 }
 
 impl Buffers {
-    fn new(rank: &Rank, case: &NormCase) -> Result<Self, MeasureError> {
+    /// Weights are written here and stay: no kernel writes them, so kernels may read them before they wait.
+    fn new(rank: &Rank, case: &NormCase, salt: u32) -> Result<Self, MeasureError> {
         let elements = u64::from(case.rows) * u64::from(case.width);
         let bytes = elements * case.element.bytes() + 16;
         let scale = rank.allocate(u64::from(case.rows) * 4)?;
         rank.write(scale.pointer(), &[given_scale(case.output)])?;
+        let weight = rank.allocate(u64::from(case.width) * 4)?;
+        rank.write(weight.pointer(), &weights(case.width, salt))?;
         Ok(Self {
             addend: rank.allocate(bytes)?,
             residual: rank.allocate(bytes)?,
-            weight: rank.allocate(u64::from(case.width) * 4)?,
+            weight,
             output: rank.allocate(bytes)?,
             scale,
             block_scales: rank.allocate(elements)?,
@@ -90,15 +93,16 @@ impl Buffers {
 
     /// New inputs: the addend differs by rank, the rest does not.
     fn fill(&self, rank: &Rank, case: &NormCase, salt: u32) -> Result<(), MeasureError> {
-        let (elements, width) = (u64::from(case.rows) * u64::from(case.width), u64::from(case.width));
+        let elements = u64::from(case.rows) * u64::from(case.width);
         rank.step(CheckStep::NextRound, 0, 0, 0)?;
         rank.step(CheckStep::Fill(case.element), self.addend.pointer(), elements, salt)?;
-        let same = |element, data: &Allocation, elements, what| {
-            rank.step_as(0, CheckStep::Fill(element), data.pointer(), elements, salt + what, 0)
-        };
-        same(case.element, &self.residual, elements, RESIDUAL)?;
-        same(Element::F32, &self.weight, width, WEIGHT)
+        rank.step_as(0, CheckStep::Fill(case.element), self.residual.pointer(), elements, salt + RESIDUAL, 0)
     }
+}
+
+/// The same in every round.
+fn weights(width: u32, salt: u32) -> Vec<f32> {
+    (0..width).map(|column| input(Element::F32, 0, salt + WEIGHT, 0, column.into())).collect()
 }
 
 /// Checks each case eagerly and in a replayed graph with other data, against the definition written out on the host.
@@ -106,7 +110,7 @@ pub fn check_norms(rank: &Rank, cases: &[NormCase]) -> Result<usize, MeasureErro
     let mut compared = 0;
     for (number, case) in cases.iter().enumerate() {
         let salt = number as u32 + 1;
-        let buffers = Buffers::new(rank, case)?;
+        let buffers = Buffers::new(rank, case, salt)?;
         let run = || -> Result<(), MeasureError> {
             buffers.fill(rank, case, salt)?;
             // SAFETY: buffers of the case's size; all ranks go through the same cases.
@@ -133,8 +137,7 @@ fn compare(rank: &Rank, case: &NormCase, buffers: &Buffers, salt: u32) -> Result
     let (rows, width) = (case.rows as usize, case.width as usize);
     let bytes = rows * width * case.element.bytes() as usize;
     let residual = rank.read::<u8>(buffers.residual.pointer(), bytes)?;
-    let weight: Vec<f64> =
-        (0..width).map(|column| input(Element::F32, round, salt + WEIGHT, 0, column as u64).into()).collect();
+    let weight: Vec<f64> = weights(case.width, salt).into_iter().map(f64::from).collect();
     let mut expected = Vec::with_capacity(rows * width);
     for row in 0..rows {
         let values: Vec<f64> = (row * width..(row + 1) * width)
@@ -159,7 +162,7 @@ pub fn time_norms(rank: &Rank, width: u32, rows: &[u32], launches: Launches) -> 
     let mut times = Vec::new();
     for &rows in rows {
         let case = NormCase { shots: Shots::One, element: Element::Bf16, output: NormOutput::Element, rows, width };
-        let buffers = Buffers::new(rank, &case)?;
+        let buffers = Buffers::new(rank, &case, 1)?;
         buffers.fill(rank, &case, 1)?;
         let norm = buffers.norm(&case);
         for algorithm in Algorithm::ALL {

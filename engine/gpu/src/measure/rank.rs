@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use cudarc::driver::{CudaContext, result};
 
 use super::{MeasureError, MeasurePlan};
-use crate::collective::{GpuGroup, GpuMember, NcclRank, Together};
+use crate::collective::{Buffers, GpuGroup, GpuMember, NcclRank, Together};
 use crate::compile::{Cache, Nvrtc, Provider, units};
 use crate::device::{Allocation, Gpu, Purpose};
 use crate::kernels::{AllReduceKernels, Check, CheckStep, KernelSet, Launcher, check};
@@ -35,7 +35,7 @@ pub fn on_ranks<T: Send>(
     let gpus = plan.devices.iter().map(|ordinal| Gpu::open(*ordinal)).collect::<Result<Vec<_>, _>>()?;
     let contexts: Vec<Arc<CudaContext>> = gpus.iter().map(|gpu| Arc::clone(&gpu.context)).collect();
     let cubins = compile(plan)?;
-    let group = GpuGroup::new(&contexts, plan.half, plan.patience)?;
+    let group = GpuGroup::new(&contexts, plan.half, Buffers::Apart, plan.patience)?;
     let nccl: Vec<Option<Arc<NcclRank>>> = match NcclRank::all(&contexts) {
         Ok(ranks) => ranks.into_iter().map(Some).collect(),
         Err(error) => {

@@ -48,6 +48,18 @@ pub fn rounded_sum(element: Element, round: u32, salt: u32, ranks: usize, index:
     rounded(element, values.reduce(|sum, value| sum + value).unwrap_or(0.0))
 }
 
+/// The least and the largest that a sum by multicast memory may be: f32 additions in an order that is not known, then one
+/// rounding. n values take n - 1 additions, each of which is off by at most half a unit in the last place of what it gives,
+/// and no partial sum is larger than the sum of magnitudes (Higham, "Accuracy and Stability of Numerical Algorithms", 4.2).
+pub fn bounds(element: Element, values: &[f32]) -> [f32; 2] {
+    let exact: f64 = values.iter().map(|value| f64::from(*value)).sum();
+    let magnitude: f64 = values.iter().map(|value| f64::from(value.abs())).sum();
+    let additions = values.len().saturating_sub(1) as f64;
+    let unit = f64::from(f32::EPSILON) / 2.0;
+    let off = additions * unit / (1.0 - additions * unit) * magnitude;
+    [exact - off, exact + off].map(|end| rounded(element, end as f32))
+}
+
 /// How far a correctly rounded sum of `ranks` values of at most 1 may be from the exact one.
 pub fn tolerance(element: Element, ranks: usize) -> f64 {
     let step = match element {
@@ -74,6 +86,44 @@ mod tests {
                 (0..1000).filter(|index| input(Element::F32, round, salt, rank, *index) == values[*index as usize]);
             assert!(same.count() < 10, "{round} {salt} {rank}");
         }
+    }
+
+    /// Every order of five values, and every way to add four of them in pairs, is inside.
+    #[test]
+    fn sums_in_any_order_are_within_the_bounds() {
+        fn orders(values: &mut Vec<f32>, from: usize, visit: &mut dyn FnMut(&[f32])) {
+            if from == values.len() {
+                return visit(values);
+            }
+            for next in from..values.len() {
+                values.swap(from, next);
+                orders(values, from + 1, visit);
+                values.swap(from, next);
+            }
+        }
+        let mut differing = 0;
+        for element in Element::ALL {
+            for index in 0..40 {
+                let mut values: Vec<f32> = (0..5).map(|rank| input(element, 5, 6, rank, index)).collect();
+                // Magnitudes far apart, so that orders differ.
+                values[0] *= 1024.0;
+                let [least, most] = bounds(element, &values);
+                let mut distinct = std::collections::BTreeSet::new();
+                orders(&mut values, 0, &mut |values| {
+                    let chain = values.iter().copied().reduce(|sum, value| sum + value).unwrap();
+                    let pairs = values[4] + ((values[0] + values[1]) + (values[2] + values[3]));
+                    for sum in [chain, pairs].map(|sum| rounded(element, sum)) {
+                        assert!((least..=most).contains(&sum), "{element:?}: {sum} is outside {least}..={most}");
+                        distinct.insert(sum.to_bits());
+                    }
+                });
+                let magnitude: f32 = values.iter().map(|value| value.abs()).sum();
+                assert!(most - least <= magnitude / 64.0, "{element:?}: {least}..={most} says nothing");
+                differing += usize::from(element == Element::F32 && distinct.len() > 1);
+            }
+        }
+        assert!(differing > 10, "orders matter");
+        assert_eq!(bounds(Element::F32, &[1.5, -0.25]), [1.25 - f32::EPSILON, 1.25 + f32::EPSILON]);
     }
 
     #[test]

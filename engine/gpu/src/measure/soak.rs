@@ -32,6 +32,10 @@ pub struct SoakReport {
     pub replays: u64,
 }
 
+/// Algorithms that take turns at random.
+const SOAKED: [Algorithm; 4] =
+    [Algorithm::OneShot, Algorithm::TwoShot, Algorithm::OneShot, Algorithm::MultimemSimulated];
+
 /// Replays of one graph before another is made.
 const REPLAYS: u64 = 20;
 
@@ -89,7 +93,7 @@ impl Call {
         // Sizes over all magnitudes.
         let bits = common.below(u64::from(plan.largest.ilog2())) + 1;
         let elements = (common.below(1 << bits) / element.bytes()).max(1);
-        let algorithm = if common.below(2) == 0 { Algorithm::OneShot } else { Algorithm::TwoShot };
+        let algorithm = SOAKED[common.below(SOAKED.len() as u64) as usize];
         let in_place = common.below(2) == 0;
         let blocks = [own.below(64) as u32 + 1, 32 * (own.below(12) as u32 + 1)];
         let blocks = (own.below(3) > 0).then_some(blocks);

@@ -45,7 +45,7 @@ fn every_pair(ranks: usize) -> impl Iterator<Item = (usize, usize)> {
 
 /// Through mappings: each window has a place to send from and one to receive in.
 fn mapped(contexts: &[Arc<CudaContext>]) -> Result<(), DeviceError> {
-    let windows = SymmetricMemory::new(contexts, 2 * BYTES)?;
+    let windows = SymmetricMemory::new(contexts, 2 * BYTES, 1)?;
     for (from, to) in every_pair(contexts.len()) {
         let (source, target) = (windows.address(from), windows.address(to) + BYTES as CUdeviceptr);
         let sent = pattern(from, to);

@@ -1,12 +1,15 @@
 //! Symmetric memory: a window of the same size on every GPU of a group, all of them mapped into all of them, one after
 //! the other in one range of addresses.
 
+mod multicast;
+
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUdeviceptr};
 use cudarc::driver::{CudaContext, result};
 
 use crate::device::DeviceError;
+pub use multicast::{Multicast, multicast_refusal};
 
 /// Windows of a group. Unmapped when dropped; kernels that use them must have ended by then.
 pub struct SymmetricMemory {
@@ -20,11 +23,10 @@ pub struct SymmetricMemory {
 }
 
 impl SymmetricMemory {
-    /// At least `bytes` bytes on each GPU, of unknown content. Errors: a pair of GPUs without peer access, a driver
-    /// without virtual memory, or not enough memory.
-    pub fn new(contexts: &[Arc<CudaContext>], bytes: usize) -> Result<Self, DeviceError> {
+    /// At least `bytes` bytes, a multiple of `granularity`, on each GPU, of unknown content. Errors: a pair of GPUs without
+    /// peer access, a driver without virtual memory, or not enough memory.
+    pub fn new(contexts: &[Arc<CudaContext>], bytes: usize, mut granularity: usize) -> Result<Self, DeviceError> {
         require_peers(contexts)?;
-        let mut granularity = 1;
         for context in contexts {
             granularity = granularity.max(granularity_of(context)?);
         }

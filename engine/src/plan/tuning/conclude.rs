@@ -53,8 +53,31 @@ pub enum Fusing {
     UpTo(u64),
 }
 
-/// The largest message that its own ladder's algorithm sums and normalises in one kernel no slower than in two, and so
-/// for all that were measured below it.
+/// Whose fused kernel is the fastest, by size, up to messages of `limit` bytes; empty where nothing was measured with more
+/// than one algorithm. Shapes of the same size count together.
+pub fn fused_ladder(group: &Group, limit: u64) -> Vec<Step> {
+    let mut sums: BTreeMap<(u64, AlgorithmId), f64> = BTreeMap::new();
+    let fused = |norm: &&NormPoint| norm.fused && norm.bytes() <= limit;
+    let also = |norm: &NormPoint, other: &NormPoint| {
+        other.fused && (other.rows, other.width) == (norm.rows, norm.width) && other.algorithm != norm.algorithm
+    };
+    for norm in group.norms.iter().filter(fused) {
+        if group.norms.iter().any(|other| also(norm, other)) {
+            *sums.entry((norm.bytes(), norm.algorithm)).or_default() += norm.microseconds;
+        }
+    }
+    let point = |((bytes, algorithm), microseconds): ((u64, AlgorithmId), f64)| SumPoint {
+        algorithm,
+        dtype: Dtype::Bf16,
+        bytes,
+        microseconds,
+        spread: 0.0,
+    };
+    ladder(&sums.into_iter().map(point).collect::<Vec<_>>(), Dtype::Bf16)
+}
+
+/// The largest message that some algorithm sums and normalises in one kernel no slower than any does in two, and so for
+/// all that were measured below it.
 pub fn fusing(group: &Group, ladder: &[Step]) -> Fusing {
     let mut sizes: BTreeMap<u64, Vec<&NormPoint>> = BTreeMap::new();
     for norm in &group.norms {
@@ -62,10 +85,13 @@ pub fn fusing(group: &Group, ladder: &[Step]) -> Fusing {
     }
     let mut limit = Fusing::Unmeasured;
     for (bytes, points) in sizes {
-        let Some(own) = algorithm(ladder, bytes).filter(|own| *own != AlgorithmId::Nccl) else { break };
+        // NCCL's messages are never fused.
+        if algorithm(ladder, bytes).is_none_or(|own| own == AlgorithmId::Nccl) {
+            break;
+        }
         let time = |fused: bool, width: u32| {
-            let same = |norm: &&&NormPoint| (norm.algorithm, norm.fused, norm.width) == (own, fused, width);
-            points.iter().find(same).map(|norm| norm.microseconds)
+            let same = points.iter().filter(|norm| (norm.fused, norm.width) == (fused, width));
+            same.map(|norm| norm.microseconds).min_by(f64::total_cmp)
         };
         // None where one of the two was not measured.
         let pays = |width: u32| Some(time(true, width)? <= time(false, width)? * (1.0 + TOLERANCE));

@@ -1,9 +1,11 @@
 use std::path::PathBuf;
 
-use super::conclude::{Fusing, Step, fusing, ladder};
+use super::conclude::{Fusing, Step, fused_ladder, fusing, ladder};
 use super::*;
+use crate::collective::Site;
 use crate::model::ModelConfig;
 use crate::plan::{AlgorithmId, Dtype, GpuFacts, Machine, PlanRequest, PlanVerdict, Topology, build};
+use crate::types::Phase;
 
 fn data(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/tuning").join(name)
@@ -71,6 +73,30 @@ fn fusing_ends_where_it_first_costs() {
     assert!(matches!(fusing(&group, &steps), Fusing::Never(_)));
     group.norms.clear();
     assert_eq!(fusing(&group, &steps), Fusing::Unmeasured);
+}
+
+/// Sums of 512 KiB are faster by two_shot, and by one_shot where the norm is in the kernel: as four ranks measured.
+#[test]
+fn a_fused_kernel_is_chosen_by_its_own_times() {
+    let mut measurement = recorded();
+    let slow = |sum: &&mut SumPoint| sum.algorithm == AlgorithmId::OneShot && sum.bytes > 256 << 10;
+    measurement.groups[0].sums.iter_mut().filter(slow).for_each(|sum| sum.microseconds *= 10.0);
+    let group = &measurement.groups[0];
+    let steps = fused_ladder(group, 64 * 7168 * 2);
+    assert_eq!(steps, [Step { up_to: 64 * 7168 * 2, algorithm: AlgorithmId::OneShot }]);
+    assert_eq!(fused_ladder(group, 1), []);
+    let tuned = tune(Database::embedded(), &measurement).unwrap();
+    assert!(tuned.text.contains("fused: [{up_to: 896KiB, use: one_shot}]"), "{}", tuned.text);
+    assert!(tuned.lines.iter().any(|line| line.ends_with("one_shot to 896KiB")), "{:?}", tuned.lines);
+    let (_folder, path) = overlay(&tuned.text);
+    let plan = planned(&path, &MachineFacts::default(), true);
+    let rung = |site: Site| {
+        let site = plan.sites.iter().find(|own| own.site == site && own.phase == Phase::Decode).unwrap();
+        let rung = site.ladder.iter().find(|rung| rung.up_to_rows >= 64).unwrap();
+        (rung.algorithm.clone(), rung.fusion.clone())
+    };
+    assert_eq!(rung(Site::MlpOutput), ("one_shot".to_owned(), "allreduce_residual_rmsnorm".to_owned()));
+    assert_eq!(rung(Site::Embedding), ("two_shot".to_owned(), "none".to_owned()));
 }
 
 /// The same measurement gives the same file, the file opens, and the plan follows it: at every size that was measured

@@ -8,9 +8,9 @@ use capdb::load::TextFile;
 use capdb::quantity::{Size, Version};
 use capdb::record::{AlgorithmId, AllReduce, Dtype, Fusion, FusionId, Support};
 
-use super::conclude::{Fusing, Step, algorithm, fusing, ladder};
+use super::conclude::{Fusing, Step, algorithm, fused_ladder, fusing, ladder};
 use super::fit::{MachineFacts, topology_key};
-use super::measurement::{Group, Measurement, MeasurementError};
+use super::measurement::{Group, Measurement, MeasurementError, NormPoint};
 
 /// Its entry in the overlay's own sources.
 const SOURCE: &str = "site-tune";
@@ -32,6 +32,8 @@ struct Addition<'a> {
     /// The cap of symmetric memory, where the record's is lower than the ladders or missing.
     cap: Option<u64>,
     fusing: Fusing,
+    /// Of fused kernels of bf16; empty where the ladder of sums says the same.
+    fused: Vec<Step>,
 }
 
 /// The limit of what is never to be fused: no message is as small.
@@ -73,7 +75,18 @@ impl<'a> Addition<'a> {
         let raised = highest.filter(|highest| caps.is_some() && cap.is_none_or(|cap| cap < *highest));
         let bf16 = ladders.iter().find(|(dtype, _)| *dtype == Dtype::Bf16).map_or(&[][..], |(_, steps)| steps);
         let fusing = if fusible { fusing(group, bf16) } else { Fusing::Unmeasured };
-        Self { group, cap: raised, fusing, ladders }
+        let mut fused = match fusing {
+            Fusing::UpTo(limit) => fused_ladder(group, limit),
+            Fusing::Never(_) | Fusing::Unmeasured => Vec::new(),
+        };
+        let same = |norm: &NormPoint| {
+            let bytes = norm.bytes();
+            algorithm(&fused, bytes).is_none_or(|own| algorithm(bf16, bytes) == Some(own))
+        };
+        if group.norms.iter().all(same) {
+            fused.clear();
+        }
+        Self { group, cap: raised, fusing, fused, ladders }
     }
 
     fn lines(&self) -> Vec<String> {
@@ -89,7 +102,10 @@ impl<'a> Addition<'a> {
         );
         lines.push(match self.fusing {
             Fusing::UpTo(limit) => {
-                format!("{world_size} ranks: residual and norm in the same kernel to {}", size(limit))
+                let of = |step: &Step| format!("{} to {}", step.algorithm, size(step.up_to));
+                let fused: Vec<String> = self.fused.iter().map(of).collect();
+                let own = if fused.is_empty() { String::new() } else { format!(": {}", fused.join(", ")) };
+                format!("{world_size} ranks: residual and norm in the same kernel to {}{own}", size(limit))
             }
             Fusing::Never(bytes) => {
                 format!(
@@ -123,14 +139,21 @@ impl<'a> Addition<'a> {
         };
         for (dtype, steps) in &self.ladders {
             for sum in self.group.sums.iter().filter(|sum| sum.dtype == *dtype) {
-                let (want, found) =
-                    (algorithm(steps, sum.bytes), ask(*dtype, sum.bytes, FusionRequest::Auto).algorithm);
+                let found = ask(*dtype, sum.bytes, FusionRequest::Unfused).algorithm;
+                let want = algorithm(steps, sum.bytes);
                 if want != found {
                     return Err(failed(format!(
                         "{} bytes of {dtype}: {want:?} was measured, {found:?} chosen",
                         sum.bytes
                     )));
                 }
+            }
+        }
+        for norm in &self.group.norms {
+            let (want, bytes) = (algorithm(&self.fused, norm.bytes()), norm.bytes());
+            let found = ask(Dtype::Bf16, bytes, FusionRequest::Auto).algorithm;
+            if want.is_some() && want != found {
+                return Err(failed(format!("{bytes} bytes fused: {want:?} was measured, {found:?} chosen")));
             }
         }
         let fused = |bytes: u64| ask(Dtype::Bf16, bytes, FusionRequest::Auto).fusion.is_some();
@@ -227,20 +250,21 @@ impl Writer<'_> {
             self.limits(text, &caps, "two_shot", "the largest message that was measured");
         }
         text.push_str("  preferred:\n");
-        for Addition { group, ladders, .. } in self.additions {
+        for Addition { group, ladders, fused, .. } in self.additions {
             for (dtype, steps) in ladders {
                 let Group { world_size, topology, .. } = group;
-                let rungs: Vec<String> = steps
-                    .iter()
-                    .map(|step| format!("{{up_to: {}, use: {}}}", size(step.up_to), step.algorithm))
-                    .collect();
+                let fused = if *dtype == Dtype::Bf16 && !fused.is_empty() {
+                    format!("      fused: [{}]\n", rungs(fused))
+                } else {
+                    String::new()
+                };
                 let times = times(group, *dtype, steps);
                 let note = format!("spread up to {:.1} % of a time", 100.0 * group.largest_spread());
                 let _ = write!(
                     text,
-                    "    - world_size: {world_size}\n      topology: {topology}\n      dtype: {dtype}\n      ladder: [{}]\n      \
+                    "    - world_size: {world_size}\n      topology: {topology}\n      dtype: {dtype}\n      ladder: [{}]\n{fused}      \
                      times: [{}]\n      evidence: {}\n",
-                    rungs.join(", "),
+                    rungs(steps),
                     times.join(", "),
                     self.evidence(&kernels(steps), &note)
                 );
@@ -320,6 +344,16 @@ fn times(group: &Group, dtype: Dtype, steps: &[Step]) -> Vec<String> {
     sums.dedup_by_key(|sum| sum.bytes);
     let shown = |microseconds: f64| (microseconds * 1e3).round().clamp(1.0, f64::from(u32::MAX));
     sums.iter().map(|sum| format!("{{bytes: {}, nanoseconds: {}}}", size(sum.bytes), shown(sum.microseconds))).collect()
+}
+
+/// As a record writes them.
+fn rungs(steps: &[Step]) -> String {
+    join(
+        &steps
+            .iter()
+            .map(|step| format!("{{up_to: {}, use: {}}}", size(step.up_to), step.algorithm))
+            .collect::<Vec<_>>(),
+    )
 }
 
 fn limits<'a>(of: impl Iterator<Item = (&'a Group, Option<u64>)>) -> Vec<(&'a Group, u64)> {
