@@ -193,6 +193,31 @@ fn windows_hold_the_largest_message_and_are_counted() {
     assert!(plan.collectives().rungs().all(|(_, rung)| &*rung.algorithm == "nccl"), "{plan}");
 }
 
+/// Eight H200 behind switches: with multicast some messages are summed by it, in a buffer that is counted; without it, or
+/// where the environment forbids it, none is, and who asks for it by name hears why.
+#[test]
+fn multicast_memory_is_planned_where_it_may_be_used_alone() {
+    let eight = |multicast, environment: &[(&str, &str)], allreduce| {
+        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let topology = Some(Topology::Nvswitch);
+        let facts = GpuFacts { topology, multicast: Some(multicast), environment, ..GpuFacts::default() };
+        let request = PlanRequest::new("8b", shape("llama-3.1-8b.json"), gpus("h200", 8, &facts));
+        build(&PlanRequest { tensor_parallel: 8, allreduce, allreduce_prefill: allreduce, ..request }).unwrap()
+    };
+    let with = eight(true, &[], AllReduceChoice::Auto);
+    assert!(with.collectives().uses("multimem"), "{with}");
+    assert_eq!(with.memory.workspace, 3 * with.half_window());
+    let forbidden = [("NCCL_NVLS_ENABLE", "0")];
+    for (multicast, environment) in [(false, &[][..]), (true, &forbidden[..])] {
+        let without = eight(multicast, environment, AllReduceChoice::Auto);
+        assert!(!without.collectives().uses("multimem"), "{without}");
+        assert_eq!(without.memory.workspace, 2 * without.half_window());
+        let asked = eight(multicast, environment, AllReduceChoice::Multimem);
+        assert_eq!(asked.verdict, PlanVerdict::Refused);
+        assert!(asked.refusals.iter().all(|refusal| refusal.contains("no_multicast")), "{:?}", asked.refusals);
+    }
+}
+
 #[test]
 fn what_fails_its_self_test_is_planned_around_one_by_one() {
     let around = |struck: &[&str]| {

@@ -22,9 +22,8 @@ use crate::{Failure, devices, gpu, ranks};
 pub fn run(ranks: usize, config: &Path, sizes: &Sizes) -> Result<(), Failure> {
     let config = read_config(config, map_file).map_err(|error| error.to_string())?;
     let weights = Repeated::new(&config)?;
-    let timed = |(_, allreduce, fusion): &&ranks::Way| {
-        *fusion == FusionChoice::Auto && *allreduce != AllReduceChoice::TwoShot
-    };
+    let timed =
+        |(_, allreduce, fusion): &&ranks::Way| *fusion == FusionChoice::Auto && *allreduce != AllReduceChoice::TwoShot;
     for (way, allreduce, fusion) in ranks::WAYS.iter().filter(timed) {
         let (factory, plan) = devices(&config, ranks, |request| {
             let speculation = Some(verified(&config, sizes));

@@ -19,8 +19,10 @@ use super::{Capacity, Executor, ExecutorError};
 use crate::spec::Agreement;
 use crate::types::{Batch, StepOutput};
 
-/// How long a dropped executor waits for its threads; one that has stalled is left behind.
+/// How long a dropped executor waits for its threads where something went wrong; one that has stalled is left behind.
 const FAREWELL: Duration = Duration::from_secs(2);
+/// The same where nothing did: they only free what they have, and a process that ends meanwhile can crash on its way out.
+const ORDERLY: Duration = Duration::from_secs(8);
 
 /// Runs steps on every rank. Steps go to all ranks; each computes its share, and rank 0 chooses the tokens.
 pub struct RanksExecutor {
@@ -162,11 +164,12 @@ impl Executor for RanksExecutor {
 impl Drop for RanksExecutor {
     fn drop(&mut self) {
         // Between steps no rank waits for another, and a group that is whole is taken down in order.
-        if self.in_flight.is_some() || self.failure.is_some() {
+        let orderly = self.in_flight.is_none() && self.failure.is_none();
+        if !orderly {
             (self.poison)("the executor is shutting down");
         }
         self.steps.clear();
-        let until = Instant::now() + FAREWELL;
+        let until = Instant::now() + if orderly { ORDERLY } else { FAREWELL };
         // Every thread drops its end when it is done.
         while self.replies.recv_timeout(until.saturating_duration_since(Instant::now())).is_ok() {}
     }
