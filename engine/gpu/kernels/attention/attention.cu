@@ -366,8 +366,9 @@ __device__ __forceinline__ void attend_few(const AttentionArguments& a) {
     Bundle bundle(a, blockIdx.y);
     // The step's arrays were written before the first kernel.
     if (blockIdx.x >= a.counts->split_items || bundle.count == 0) {
-        // A block without work makes room at once; one of the grid waits, so that the grid does.
-        if (blockIdx.x + blockIdx.y == 0) {
+        // One block of the grid must wait, so that the grid does. In clusters, blocks without work make room at once. Elsewhere
+        // they keep it: the product that follows would fill it, and its weights crowd out the pages that are waited for.
+        if (!CLUSTERED || blockIdx.x + blockIdx.y == 0) {
             wait_for_previous();
         }
         return;

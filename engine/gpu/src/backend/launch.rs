@@ -300,6 +300,7 @@ impl CudaBackend {
             step: *step.addresses(),
             geometry: step.geometry,
             rows: word(rows),
+            longest: step.longest_context(),
             whole_items: word(step.whole_items()),
             source: source.memory.pointer(),
             query,

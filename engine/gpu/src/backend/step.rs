@@ -47,6 +47,11 @@ impl Step {
         &self.place().addresses
     }
 
+    /// Positions that no sequence of a step exceeds.
+    pub(super) fn longest_context(&self) -> usize {
+        self.place().image.longest_context()
+    }
+
     /// Work items of attention that does not split the context.
     pub(super) fn whole_items(&self) -> usize {
         self.place().image.whole_items()

@@ -16,6 +16,9 @@ const PAIRS: u32 = 16;
 /// are few parts of each. The first is the twin of `CLUSTER` in `kernels/attention/joined.cuh`.
 const CLUSTER: u32 = 8;
 pub(crate) const JOINED_ROWS: usize = 4;
+/// Positions up to which they do: beyond, the parts go through the workspace, and blocks that start eight at a time only
+/// lose time (`kernels/attention/README.md`).
+pub(crate) const JOINED_CONTEXT: usize = 1024;
 
 pub(super) struct AttentionKernels {
     split: Kernel,
@@ -90,6 +93,8 @@ pub struct Attend {
     pub geometry: AttentionGeometry,
     /// Rows of the step, padding included: sizes the grid of the kernel that splits the context.
     pub rows: u32,
+    /// Positions that no sequence of any step with these arrays exceeds.
+    pub longest: usize,
     /// Blocks of the other one: what [`crate::step::StepImage::whole_items`] says, 0 where a graph is captured.
     pub whole_items: u32,
     /// `[rows, query.row]` bf16, queries in the columns of `query`.
@@ -201,7 +206,9 @@ pub unsafe fn attend(launcher: &Launcher, kernels: &KernelSet, attend: &Attend) 
         return Err(KernelError::Shape { kernel: "attend", what, why });
     };
     let bundles = attend.geometry.bundles() as u32;
-    let joined = family.joined.filter(|_| attend.rows as usize <= JOINED_ROWS);
+    // Decided when a pass is recorded, for every step that it may be replayed for.
+    let short = attend.rows as usize <= JOINED_ROWS && attend.longest <= JOINED_CONTEXT;
+    let joined = family.joined.filter(|_| short);
     let items = attend.geometry.split_grid(attend.rows as usize) as u32;
     let grid = [if joined.is_some() { items.next_multiple_of(CLUSTER) } else { items }, bundles];
     let shape = Shape { grid, threads: WARPS * 32, shared: shared(head) };

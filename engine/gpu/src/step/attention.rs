@@ -3,7 +3,7 @@
 use engine::backend::{HeadGroups, StepInput};
 
 use super::{AttentionItem, PAGE};
-use crate::kernels::JOINED_ROWS;
+use crate::kernels::{JOINED_CONTEXT, JOINED_ROWS};
 
 /// Pairs of (row, query head) in a tile of the tensor cores.
 const PAIRS: usize = 16;
@@ -15,9 +15,8 @@ const SHORTEST_PART: usize = WARPS * PAGE;
 pub const SPLIT_ROWS: usize = 64;
 /// Tiles of a segment up to which its context is split; from there on there are rows enough to fill the device.
 const SPLIT_TILES: usize = 4;
-/// Parts that a cluster of blocks puts together, and the longest ones that are worth it.
+/// Parts that a cluster of blocks puts together.
 const JOINED_PARTS: usize = 8;
-const LONGEST_JOINED: usize = 2 * SHORTEST_PART;
 /// Blocks per multiprocessor that keep the memory busy.
 const BLOCKS_EACH: usize = 2;
 
@@ -95,7 +94,7 @@ impl AttentionGeometry {
 /// Length of parts that one cluster puts together, for few rows over contexts that are short enough.
 fn joined_part(input: &StepInput) -> usize {
     let longest = input.segments.iter().map(|segment| segment.start + segment.rows).max().unwrap_or(0);
-    let joined = input.rows() <= JOINED_ROWS && longest <= JOINED_PARTS * LONGEST_JOINED;
+    let joined = input.rows() <= JOINED_ROWS && longest <= JOINED_CONTEXT;
     if joined { longest.div_ceil(JOINED_PARTS).next_multiple_of(PAGE) } else { 0 }
 }
 

@@ -34,6 +34,11 @@ impl StepImage {
         &self.words[..self.used]
     }
 
+    /// Positions that no sequence of a step exceeds that fits.
+    pub fn longest_context(&self) -> usize {
+        self.layout.capacity.pages * PAGE
+    }
+
     /// Work items of `attend_whole`: its blocks in x. Steps that are captured have none.
     pub fn whole_items(&self) -> usize {
         self.whole.len()

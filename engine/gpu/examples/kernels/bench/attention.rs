@@ -97,6 +97,7 @@ fn one(
             step: layout.addresses(device_step.address),
             geometry,
             rows: total_rows as u32,
+            longest: context + rows,
             whole_items: image.whole_items() as u32,
             source: source.address,
             query: Blocks { row, offset: 0, count: queries, stride: width, width },

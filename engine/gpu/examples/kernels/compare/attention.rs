@@ -164,6 +164,7 @@ fn compare(
             step: uploaded.layout.addresses(uploaded.memory.address),
             geometry,
             rows: rows as u32,
+            longest: uploaded.image.longest_context(),
             whole_items: uploaded.image.whole_items() as u32,
             source: device_source.address,
             query: heads.blocks(0, heads.query),

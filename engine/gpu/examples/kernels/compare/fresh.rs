@@ -164,6 +164,7 @@ fn attend(
         step: step.layout.addresses(step.memory.address),
         geometry: *geometry,
         rows: rows as u32 + 2,
+        longest: step.image.longest_context(),
         whole_items: 0,
         source: side.source.address,
         query: heads.blocks(0, heads.query),
