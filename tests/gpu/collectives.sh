@@ -8,28 +8,12 @@ programs=${1:?folder of the programs}
 out=${2:?folder for logs}
 shift 2
 here=$(cd "$(dirname "$0")" && pwd)
-mkdir -p "$out"
-export XDG_CACHE_HOME=${XDG_CACHE_HOME:-$out/cache} XDG_DATA_HOME=${XDG_DATA_HOME:-$out/data}
-gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
-sizes=${*:-$(for size in 2 4 8; do [ "$size" -le "$gpus" ] && echo "$size"; done)}
-[ -n "$sizes" ] || { echo "a sum needs two GPUs; the driver sees $gpus" >&2 && exit 2; }
-failed=0
-
-# Name, seconds, and the command.
-part() {
-    local name=$1 limit=$2 start=$SECONDS
-    shift 2
-    echo "== $name"
-    if timeout --kill-after=5 "$limit" "$@" >"$out/$name.log" 2>&1; then echo "   ok, $((SECONDS - start)) s"; else
-        echo "   FAILED with $?, $((SECONDS - start)) s"
-        failed=1
-    fi
-    tail -n "${LINES_SHOWN:-6}" "$out/$name.log"
-}
+. "$here/parts.sh"
+world_sizes "$@"
 
 LINES_SHOWN=40 part doctor 60 "$programs/archway" doctor
 for ranks in $sizes; do
-    [ "$ranks" -le "$gpus" ] || { echo "$ranks ranks: the driver sees $gpus GPUs" >&2 && failed=1 && continue; }
+    has_gpus "$ranks" || continue
     peers=()
     if python3 -c 'import torch, triton' 2>/dev/null; then
         part "peers-$ranks" 110 python3 "$here/allreduce_peers.py" "$ranks" "$out/peers-$ranks.json"
