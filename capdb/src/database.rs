@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::assembly::{Assembly, Index, check_schema_words};
 use crate::load::{self, FileKind, Loaded, TextFile};
+use crate::overlay;
 use crate::problem::{Problem, Severity};
 use crate::record::Overlay;
 use crate::resolve::{Layer, LayerKind, OVERLAY_LAYER, RecordError, Resolved};
@@ -85,7 +86,8 @@ impl Database {
     }
 
     /// Lays a site overlay over every record that it applies to. Errors: a file that is no overlay, or one of another
-    /// schema, ladders that cannot be followed, a record that does not exist. `capdb validate` finds more.
+    /// schema, ladders that cannot be followed, evidence that nothing stands behind, a record that does not exist. What
+    /// `capdb validate` refuses is refused here.
     pub fn with_overlay(mut self, file: TextFile) -> Result<Self, OpenError> {
         let mut loaded = Loaded { kind: Some(FileKind::Overlay), ..Loaded::read(file) };
         let mut problems = std::mem::take(&mut loaded.document.problems);
@@ -95,11 +97,9 @@ impl Database {
         }
         let (overlay, _newer) =
             crate::typed::read::<Overlay>(&mut loaded).map_err(|problem| OpenError::Invalid(vec![problem]))?;
-        let ladders = overlay.allreduce.iter().flat_map(|allreduce| &allreduce.preferred);
-        let faults: Vec<Problem> = ladders
-            .filter_map(crate::record::Ladder::fault)
-            .map(|what| Problem::error("ladder-order", &loaded.file.path, 0..0, what))
-            .collect();
+        let root = loaded.root();
+        let faults = |root| overlay::faults(&loaded.file.path, root, &overlay, &self.index.sources.sources);
+        let faults = root.map(faults).unwrap_or_default();
         if !faults.is_empty() {
             return Err(OpenError::Invalid(faults));
         }

@@ -4,10 +4,12 @@
 //! whose every value knows its origin, `decide` is the pure decision.
 
 pub mod assembly;
+pub mod blocks;
 pub mod cases;
 pub mod database;
 pub mod decide;
 pub mod load;
+mod overlay;
 pub mod problem;
 pub mod quantity;
 pub mod record;

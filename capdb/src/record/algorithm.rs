@@ -57,6 +57,9 @@ pub struct SymmetricMemory {
     pub readings: Vec<Reading>,
 }
 
+/// Fewest and most ranks of one all-reduce.
+pub const WORLD_SIZE_LIMITS: std::ops::RangeInclusive<u32> = 2..=1024;
+
 /// One all-reduce algorithm.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::algorithm::AllReduce;
+use super::evidence::EvidenceKind;
 use super::fusion::Fusion;
 use super::words::{AlgorithmId, ReasonClass, Topology, words};
 use crate::quantity::Version;
@@ -102,6 +103,33 @@ words! {
         /// Our own judgement.
         Judgement = "judgement",
     }
+}
+
+impl SourceKind {
+    /// Whether a value of this evidence may cite such a source.
+    pub const fn carries(self, evidence: EvidenceKind) -> bool {
+        match evidence {
+            EvidenceKind::Measured => matches!(self, Self::Measurement | Self::Thread),
+            EvidenceKind::Documented | EvidenceKind::Queried => !matches!(self, Self::Judgement),
+            EvidenceKind::Upstream => matches!(self, Self::Project | Self::Thread),
+            EvidenceKind::Guessed | EvidenceKind::Inherited => true,
+        }
+    }
+}
+
+impl Source {
+    /// What a measurement must say of its run and does not: GPU, driver, date. Nothing for other kinds.
+    pub fn lacks(&self) -> Vec<&'static str> {
+        let given = [("gpu", self.gpu.is_some()), ("driver", self.driver.is_some()), ("date", self.date.is_some())];
+        let measured = self.kind == SourceKind::Measurement;
+        given.into_iter().filter(|(_, given)| measured && !given).map(|(name, _)| name).collect()
+    }
+}
+
+/// Whether a text has the form of a day, "2026-11-29".
+pub fn is_date(text: &str) -> bool {
+    let fits = |(index, byte): (usize, u8)| if matches!(index, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() };
+    text.len() == 10 && text.bytes().enumerate().all(fits)
 }
 
 /// One source.

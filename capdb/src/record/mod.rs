@@ -11,12 +11,12 @@ mod patch;
 mod support;
 mod words;
 
-pub use algorithm::{Algorithm, AllReduce, Ladder, MessageTime, Rung, SymmetricMemory, WorldSizes};
+pub use algorithm::{Algorithm, AllReduce, Ladder, MessageTime, Rung, SymmetricMemory, WORLD_SIZE_LIMITS, WorldSizes};
 pub use arch::{Alias, ArchRecord, Compile, DraftTree, Eagle3, Limits, Speculative};
 pub use evidence::{Evidence, EvidenceKind, Reading};
 pub use files::{
     FeatureWord, KnownBadStack, Manifest, OrderFile, Overlay, ReasonWord, Source, SourceKind, SourcesFile, StackFile,
-    StackRange, VocabFile, Word,
+    StackRange, VocabFile, Word, is_date,
 };
 pub use fusion::Fusion;
 pub use gpu::{GpuRecord, Link, Links};

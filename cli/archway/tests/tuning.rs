@@ -81,3 +81,68 @@ fn figures_and_what_is_no_file_are_not_written_over() {
     assert_eq!(std::fs::read(&figures).unwrap(), std::fs::read(data).unwrap());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
+
+/// A fingerprint that says nothing fits nothing, and neither does another product's.
+#[test]
+fn a_fingerprint_without_facts_is_a_difference() {
+    let (folder, file) = tuned();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let (before, rest) = text.split_once("fingerprint:\n").unwrap();
+    let (_, after) = rest.split_once("sources:\n").unwrap();
+    let path = folder.path().join("other.yaml").display().to_string();
+    let said = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let (code, document) = plan(&["--tuning", &path, "--driver", "580.159.04", "--strict"]);
+        assert_eq!(code, Some(2), "{document}");
+        document["refusals"].to_string()
+    };
+    let silent = said(&format!("{before}sources:\n{after}"));
+    assert!(silent.contains("gpu unknown there and") && silent.contains("driver unknown there"), "{silent}");
+    let foreign = said(&text.replacen("NVIDIA H200", "NVIDIA B200", 1));
+    assert!(foreign.contains("gpu NVIDIA B200 there and"), "{foreign}");
+}
+
+/// What never ends is not read to its end, wherever a file may be named.
+#[test]
+fn files_that_never_end_are_errors() {
+    let shape = "models/shapes/llama-3.1-8b.json";
+    let (zero, gpu) = ("/dev/zero", ["plan", shape, "--gpu", "h200"]);
+    for arguments in [
+        vec!["tune", "--from", zero],
+        vec!["plan", shape, "--config", zero],
+        [&gpu[..], &["--tuning", zero]].concat(),
+        vec!["plan", shape, "--kernels", zero],
+        vec!["plan", shape, "--tuning", zero],
+    ] {
+        let output = archway(&arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(zero), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn wishes_about_gpus_are_named_where_the_cpu_serves() {
+    let (_folder, file) = tuned();
+    let on_cpu = |more: &[&str]| {
+        let model = "engine/tests/config/llama-tiny.json";
+        let output =
+            archway(&[&["plan", model, "--json", "--tuning", &file, "--allreduce", "one_shot"], more].concat());
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        (output.status.code(), document)
+    };
+    let (code, document) = on_cpu(&[]);
+    let warnings = document["warnings"].to_string();
+    assert_eq!(code, Some(0), "{document}");
+    assert!(warnings.contains("--allreduce one_shot is about GPUs") && warnings.contains("--tuning "), "{warnings}");
+    let (code, document) = on_cpu(&["--strict"]);
+    assert_eq!(code, Some(2), "{document}");
+    assert!(document["refusals"].to_string().contains("--allreduce one_shot is about GPUs"), "{document}");
+    for (flag, value) in [("--topology", "nvswitch"), ("--multicast", "true"), ("--driver", "590.1"), ("--nodes", "2")]
+    {
+        let output = archway(&["plan", "engine/tests/config/llama-tiny.json", flag, value]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{flag}: {said}");
+        assert!(said.contains("--gpu"), "{flag}: {said}");
+    }
+}

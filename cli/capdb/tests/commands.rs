@@ -98,6 +98,15 @@ fn what_cannot_be_done_exits_2() {
 }
 
 #[test]
+fn a_folder_without_records_is_no_clean_one() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("notes.txt"), "no record").unwrap();
+    let output = capdb(&["validate", &folder.path().display().to_string()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("no .yaml file"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn a_refused_decision_is_an_answer() {
     let question =
         ["explain", "--gpu", "rtx-pro-6000", "--world-size", "4", "--topology", "pcie_p2p", "--message", "24KiB"];

@@ -5,7 +5,7 @@ use crate::weights::WeightType;
 pub enum BackendError {
     #[error("{operation}: the device has no room for {bytes} more bytes")]
     Memory { operation: &'static str, bytes: usize },
-    #[error("{operation}: this backend cannot use weights of type {kind:?}")]
+    #[error("{operation}: this backend cannot use weights of type {kind}")]
     WeightType { operation: &'static str, kind: WeightType },
     #[error("the step has {actual} {what}, more than the {limit} that were reserved at start")]
     StepTooLarge { what: &'static str, actual: usize, limit: usize },

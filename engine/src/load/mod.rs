@@ -1,5 +1,6 @@
 //! From files to a model: configuration, weights, tokenizer and defaults of a checkpoint, whatever its layout.
 
+mod bounded;
 mod error;
 mod generation;
 mod gguf;
@@ -16,6 +17,7 @@ use crate::model::ModelConfig;
 use crate::tokenizer::{ChatTemplate, Tokenizer};
 use crate::weights::{DummyWeights, GgufWeights, OpenFile, SafetensorsWeights, WeightSource, read_file};
 
+pub use bounded::{LARGEST_TEXT, read_bounded, read_bounded_text};
 pub use error::{ConfigError, LoadError};
 pub use generation::GenerationDefaults;
 pub use gguf::read_gguf_config;
@@ -185,7 +187,7 @@ fn find_in_folder(folder: &Path, format: LoadFormat) -> Result<Place, LoadError>
 }
 
 pub(crate) fn read_text(path: &Path) -> Result<String, LoadError> {
-    std::fs::read_to_string(path).map_err(|cause| LoadError::Read { path: path.display().to_string(), cause })
+    read_bounded_text(path).map_err(|cause| LoadError::Read { path: path.display().to_string(), cause })
 }
 
 /// Parses a file that must hold one JSON object.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{LoadError, OpenOptions, json_object, read_text};
+use super::{LARGEST_TEXT, LoadError, OpenOptions, json_object, read_bounded, read_text};
 use crate::tokenizer::{ChatTemplate, Tokenizer, TokenizerSettings};
 use crate::weights::GgufWeights;
 
@@ -31,7 +31,8 @@ pub(super) fn from_folder(folder: &Path, options: &OpenOptions) -> Result<Text, 
     let tokenizer = match path.is_file() {
         true => {
             let name = path.display().to_string();
-            let json = std::fs::read(&path).map_err(|cause| LoadError::Read { path: name.clone(), cause })?;
+            let json =
+                read_bounded(&path, LARGEST_TEXT).map_err(|cause| LoadError::Read { path: name.clone(), cause })?;
             Some(Arc::new(Tokenizer::from_json(&name, &json, &settings)?))
         }
         false => None,

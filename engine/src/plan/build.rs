@@ -30,6 +30,8 @@ pub fn build(request: &PlanRequest) -> Result<Plan, PlanError> {
     // A tuning of another machine may still be the best that is known; who is strict does not rest on it.
     let mismatch = request.tuning.as_ref().and_then(TuningReport::mismatch);
     if request.strict { &mut refusals } else { &mut warnings }.extend(mismatch);
+    // Nor does who is strict want a wish dropped.
+    if request.strict { &mut refusals } else { &mut warnings }.extend(request.unused.iter().cloned());
     if memory.device.is_none() {
         warnings.push("the record does not give the product's memory, so the memory plan is not checked".to_owned());
     }

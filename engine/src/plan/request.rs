@@ -77,6 +77,8 @@ pub struct PlanRequest {
     pub draft: Option<DraftReport>,
     /// The tuning that is laid over the machine's record.
     pub tuning: Option<TuningReport>,
+    /// What was asked for and this machine has no use for, each a sentence that begins with the flag.
+    pub unused: Vec<String>,
 }
 
 impl PlanRequest {
@@ -103,6 +105,7 @@ impl PlanRequest {
             speculation: None,
             draft: None,
             tuning: None,
+            unused: Vec::new(),
         }
     }
 }

@@ -86,7 +86,11 @@ fn check(in_flight: &InFlight, output: &StepOutput, vocabulary: u32) -> Result<(
         };
         let tokens = output.tokens.len();
         if !allowed.contains(&tokens) {
-            return Err(ProtocolError(format!("entry {index} brought {tokens} tokens, not {allowed:?}")));
+            return Err(ProtocolError(format!(
+                "entry {index} brought {tokens} tokens, not {} to {}",
+                allowed.start(),
+                allowed.end()
+            )));
         }
         if let Some(token) = output.tokens.iter().find(|token| token.id >= vocabulary) {
             return Err(ProtocolError(format!("entry {index} brought token {} outside of the vocabulary", token.id)));

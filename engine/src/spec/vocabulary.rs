@@ -58,9 +58,7 @@ fn offsets(weights: &dyn WeightSource, size: usize, path: &str) -> Result<Vec<i6
     match tensor.kind {
         WeightType::I64 => Ok(bytes.as_chunks().0.iter().map(|word| i64::from_le_bytes(*word)).collect()),
         WeightType::I32 => Ok(bytes.as_chunks().0.iter().map(|word| i64::from(i32::from_le_bytes(*word))).collect()),
-        kind => {
-            Err(LoadError::File { path: path.to_owned(), message: format!("has `d2t` in {kind:?}; it must be I64") })
-        }
+        kind => Err(LoadError::File { path: path.to_owned(), message: format!("has `d2t` in {kind}; it must be I64") }),
     }
 }
 
@@ -95,11 +93,8 @@ fn check_mask(weights: &dyn WeightSource, tokens: &[u32], vocabulary: usize, pat
     if agree && marked == tokens.len() {
         return Ok(());
     }
-    let message = format!(
-        "has a `t2d` ({:?}, {marked} tokens) that does not mark the {} tokens of `d2t`",
-        mask.kind,
-        tokens.len()
-    );
+    let message =
+        format!("has a `t2d` ({}, {marked} tokens) that does not mark the {} tokens of `d2t`", mask.kind, tokens.len());
     Err(LoadError::File { path: path.to_owned(), message })
 }
 

@@ -10,7 +10,7 @@ pub enum WeightError {
     Missing { path: String, name: String, near: Vec<String> },
     #[error("{path}: tensor `{name}` has shape {actual:?}, the model needs {expected:?}")]
     Shape { path: String, name: String, actual: Vec<usize>, expected: Vec<usize> },
-    #[error("tensor `{name}` has type {actual:?}, which {needed_for} cannot use")]
+    #[error("tensor `{name}` has type {actual}, which {needed_for} cannot use")]
     Type { name: String, actual: WeightType, needed_for: &'static str },
     /// The file itself is damaged; says what was read where.
     #[error("{path}: {message}")]

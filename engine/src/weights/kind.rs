@@ -19,6 +19,27 @@ pub enum WeightType {
     Q6K,
 }
 
+impl std::fmt::Display for WeightType {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::F32 => "F32",
+            Self::F16 => "F16",
+            Self::Bf16 => "BF16",
+            Self::I32 => "I32",
+            Self::I64 => "I64",
+            Self::Bool => "BOOL",
+            Self::Q8_0 => "Q8_0",
+            Self::Q4_0 => "Q4_0",
+            Self::Q4_1 => "Q4_1",
+            Self::Q5_0 => "Q5_0",
+            Self::Q5_1 => "Q5_1",
+            Self::Q4K => "Q4_K",
+            Self::Q5K => "Q5_K",
+            Self::Q6K => "Q6_K",
+        })
+    }
+}
+
 impl WeightType {
     /// Elements in one block; 1 for plain types.
     pub const fn block_elements(self) -> usize {

@@ -1,7 +1,7 @@
+use capdb::blocks::evidence;
 use capdb::load::FileKind;
 use capdb::problem::Problem;
 
-use super::place::evidence;
 use super::{Check, Lint, Subject};
 
 pub static LINT: Lint = Lint {

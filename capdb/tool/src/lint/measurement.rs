@@ -1,6 +1,8 @@
 use capdb::load::FileKind;
 use capdb::problem::Problem;
+use capdb::record::Source;
 use capdb::yaml::Node;
+use serde::Deserialize;
 
 use super::{Check, Lint, Tree};
 
@@ -19,11 +21,8 @@ fn check(tree: &Tree<'_>, problems: &mut Vec<Problem>) {
 
 fn sources(path: &str, root: &Node, problems: &mut Vec<Problem>) {
     for entry in root.get("sources").map(Node::entries).unwrap_or_default() {
-        if entry.value.get("kind").and_then(Node::text) != Some("measurement") {
-            continue;
-        }
-        let missing: Vec<&str> =
-            ["gpu", "driver", "date"].into_iter().filter(|key| entry.value.get(key).is_none()).collect();
+        let Ok(source) = Source::deserialize(entry.value.to_json()) else { continue };
+        let missing = source.lacks();
         if !missing.is_empty() {
             let message = format!("the measurement `{}` does not give its {}", entry.key, missing.join(", "));
             problems.push(

@@ -1,6 +1,5 @@
 use capdb::load::FileKind;
 use capdb::problem::Problem;
-use capdb::yaml::Node;
 
 use super::{Check, Lint, Subject};
 
@@ -15,16 +14,7 @@ fn check(subject: &Subject<'_>, problems: &mut Vec<Problem>) {
         return;
     }
     for block in subject.blocks() {
-        if block.node.get("evidence").is_some() {
-            continue;
-        }
-        let own = block.node.get("evidence_for").map(Node::entries).unwrap_or_default();
-        let without: Vec<String> = block
-            .values()
-            .into_iter()
-            .map(|(path, _)| path)
-            .filter(|path| !own.iter().any(|entry| entry.key == *path))
-            .collect();
+        let without = block.without_evidence();
         if !without.is_empty() {
             let message = format!("{} has values without evidence", block.pointer[1..].replace('/', "."));
             problems.push(missing(subject, &block.pointer, message).label(without.join(", ")));

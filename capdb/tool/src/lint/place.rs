@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::ops::Range;
 
+use capdb::blocks::{Block, blocks};
 use capdb::load::{FileKind, Loaded};
 use capdb::problem::Problem;
 use capdb::record::Source;
@@ -20,13 +21,6 @@ pub struct Subject<'a> {
     pub kind: FileKind,
     pub root: &'a Node,
     resolved: OnceCell<Option<Resolved>>,
-}
-
-/// A part of a record whose values share their evidence.
-pub struct Block<'a> {
-    /// JSON pointer, e.g. `/allreduce/one_shot`.
-    pub pointer: String,
-    pub node: &'a Node,
 }
 
 impl<'a> Subject<'a> {
@@ -79,67 +73,8 @@ impl<'a> Subject<'a> {
         Problem::warning(code, &self.loaded.file.path, span, message)
     }
 
-    /// Every block of the record that steers a decision or a plan. Those of `preferred` are its ladders.
+    /// Every block of the record that steers a decision or a plan.
     pub fn blocks(&self) -> Vec<Block<'a>> {
-        let mut blocks = Vec::new();
-        let mut add = |pointer: String| {
-            if let Some(node) = self.root.pointer(&pointer).filter(|node| !node.entries().is_empty()) {
-                blocks.push(Block { pointer, node });
-            }
-        };
-        for key in ["compile", "limits", "speculative/eagle3"] {
-            add(format!("/{key}"));
-        }
-        for algorithm in ["symmetric_memory", "one_shot", "two_shot", "multimem"] {
-            add(format!("/allreduce/{algorithm}"));
-        }
-        for index in 0..self.root.pointer("/allreduce/preferred").map_or(0, |node| node.items().len()) {
-            add(format!("/allreduce/preferred/{index}"));
-        }
-        for group in ["fusions", "attention", "quantization"] {
-            for entry in self.root.get(group).map(Node::entries).unwrap_or_default() {
-                add(format!("/{group}/{}", entry.key));
-            }
-        }
-        blocks
-    }
-}
-
-/// Keys of a block that say something about its values and are none themselves.
-pub const ABOUT: &[&str] = &["evidence", "evidence_for", "readings", "note"];
-
-impl<'a> Block<'a> {
-    /// Scalars and lists of the block by their path inside it, e.g. `max_message.6`.
-    pub fn values(&self) -> Vec<(String, &'a Node)> {
-        let mut values = Vec::new();
-        for entry in self.node.entries().iter().filter(|entry| !ABOUT.contains(&entry.key.as_str())) {
-            leaves(&entry.value, entry.key.clone(), &mut values);
-        }
-        values
-    }
-}
-
-fn leaves<'a>(node: &'a Node, path: String, values: &mut Vec<(String, &'a Node)>) {
-    match &node.kind {
-        NodeKind::Mapping(entries) => {
-            for entry in entries {
-                leaves(&entry.value, format!("{path}.{}", entry.key), values);
-            }
-        }
-        _ => values.push((path, node)),
-    }
-}
-
-/// Every evidence below a node: `evidence`, `features_evidence`, and the entries of `evidence_for`.
-pub fn evidence<'a>(node: &'a Node, found: &mut Vec<&'a Node>) {
-    for entry in node.entries() {
-        match entry.key.as_str() {
-            "evidence" | "features_evidence" => found.push(&entry.value),
-            "evidence_for" => found.extend(entry.value.entries().iter().map(|entry| &entry.value)),
-            _ => evidence(&entry.value, found),
-        }
-    }
-    for item in node.items() {
-        evidence(item, found);
+        blocks(self.root)
     }
 }

@@ -1,9 +1,9 @@
+use capdb::blocks::evidence;
 use capdb::load::FileKind;
 use capdb::problem::Problem;
-use capdb::record::{EvidenceKind, SourceKind};
+use capdb::record::EvidenceKind;
 use capdb::yaml::Node;
 
-use super::place::evidence;
 use super::{Check, Lint, Subject};
 
 pub static LINT: Lint = Lint {
@@ -24,7 +24,7 @@ fn check(subject: &Subject<'_>, problems: &mut Vec<Problem>) {
         let Ok(kind) = word("kind").parse::<EvidenceKind>() else { continue };
         let shared = &subject.tree.index().sources.sources;
         let Some(source) = own.get(word("source")).or_else(|| shared.get(word("source"))) else { continue };
-        if !carries(source.kind, kind) {
+        if !source.kind.carries(kind) {
             let message = format!("a source of kind `{}` cannot make a value `{kind}`", source.kind);
             let span = node.get("kind").map_or(node.span.clone(), |kind| kind.span.clone());
             problems.push(subject.error(LINT.name, span, message).hint(advice(kind)));
@@ -32,15 +32,6 @@ fn check(subject: &Subject<'_>, problems: &mut Vec<Problem>) {
     }
     if subject.tree.single(FileKind::Sources).is_some() {
         kernels(subject, problems);
-    }
-}
-
-const fn carries(source: SourceKind, kind: EvidenceKind) -> bool {
-    match kind {
-        EvidenceKind::Measured => matches!(source, SourceKind::Measurement | SourceKind::Thread),
-        EvidenceKind::Documented | EvidenceKind::Queried => !matches!(source, SourceKind::Judgement),
-        EvidenceKind::Upstream => matches!(source, SourceKind::Project | SourceKind::Thread),
-        EvidenceKind::Guessed | EvidenceKind::Inherited => true,
     }
 }
 

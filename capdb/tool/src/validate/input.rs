@@ -33,6 +33,10 @@ impl Input {
 pub enum InputError {
     #[error("cannot read {path}: {cause}")]
     Io { path: PathBuf, cause: io::Error },
+    #[error(
+        "{0}: there is no .yaml file in this folder, so there is nothing to validate; name a folder of records, or a file"
+    )]
+    Empty(String),
     /// The caller knows why.
     #[error("the database that the files belong to cannot be read")]
     Context,
@@ -57,7 +61,11 @@ impl Input {
         }
         let mut given = Vec::new();
         for path in paths {
-            given.extend(if path.is_dir() { folder_files(path)? } else { vec![read_file(path)?] });
+            let files = if path.is_dir() { folder_files(path)? } else { vec![read_file(path)?] };
+            if files.is_empty() {
+                return Err(InputError::Empty(path.display().to_string()));
+            }
+            given.extend(files);
         }
         let home = paths.iter().find_map(|path| home_of(path));
         let context = match &home {

@@ -5,13 +5,11 @@ use std::ops::Range;
 
 use capdb::problem::Problem;
 use capdb::quantity::{Bandwidth, Size, SizeError, Version};
+use capdb::record::WORLD_SIZE_LIMITS;
 use capdb::yaml::{Entry, Node, NodeKind};
 
 use super::suggest;
 use crate::schema::Shape;
-
-/// Smallest and largest number of ranks that a row may speak of.
-const WORLD_SIZES: std::ops::RangeInclusive<i64> = 2..=1024;
 
 /// Checks every value below `node` whose type is known here.
 pub(super) fn check(path: &str, text: &str, node: &Node, shape: Shape<'_>) -> Vec<Problem> {
@@ -106,14 +104,14 @@ impl Checker<'_> {
     }
 
     fn world_size(&mut self, number: i64, span: Range<usize>) {
-        if !WORLD_SIZES.contains(&number) {
+        if !u32::try_from(number).is_ok_and(|number| WORLD_SIZE_LIMITS.contains(&number)) {
             let hint = "a world size counts the ranks of one all-reduce; rows begin at 2";
             self.push("world-size", &span, format!("{number} is no world size from 2 to 1024"), hint);
         }
     }
 
     fn world_size_key(&mut self, entry: &Entry) {
-        let fits = entry.key.parse().is_ok_and(|number| WORLD_SIZES.contains(&number));
+        let fits = entry.key.parse().is_ok_and(|number| WORLD_SIZE_LIMITS.contains(&number));
         if !fits || entry.key.starts_with(['0', '+']) {
             let message = format!("`{}` is no world size from 2 to 1024", entry.key);
             self.push("world-size", &entry.key_span, message, "the keys of this mapping are numbers of ranks");

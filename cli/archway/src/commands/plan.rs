@@ -34,22 +34,22 @@ pub struct Arguments {
     #[arg(long, value_name = "COUNT", help_heading = "Machine")]
     count: Option<usize>,
     /// How the GPUs are connected. Default: the product's usual way.
-    #[arg(long, value_name = "TOPOLOGY", help_heading = "Machine")]
+    #[arg(long, value_name = "TOPOLOGY", requires = "gpu", help_heading = "Machine")]
     topology: Option<Topology>,
     /// Whether multicast memory works. Default: as in the product's usual machine.
-    #[arg(long, value_name = "true|false", help_heading = "Machine")]
+    #[arg(long, value_name = "true|false", requires = "gpu", help_heading = "Machine")]
     multicast: Option<bool>,
     /// Machines that the ranks are spread over.
-    #[arg(long, value_name = "COUNT", help_heading = "Machine")]
+    #[arg(long, value_name = "COUNT", requires = "gpu", help_heading = "Machine")]
     nodes: Option<u32>,
     /// CUDA toolkit, e.g. 13.0.
-    #[arg(long, value_name = "VERSION", help_heading = "Machine")]
+    #[arg(long, value_name = "VERSION", requires = "gpu", help_heading = "Machine")]
     toolkit: Option<Version>,
     /// NVIDIA driver, e.g. 580.65.06.
-    #[arg(long, value_name = "VERSION", help_heading = "Machine")]
+    #[arg(long, value_name = "VERSION", requires = "gpu", help_heading = "Machine")]
     driver: Option<Version>,
     /// NCCL, e.g. 2.27.7.
-    #[arg(long, value_name = "VERSION", help_heading = "Machine")]
+    #[arg(long, value_name = "VERSION", requires = "gpu", help_heading = "Machine")]
     nccl: Option<Version>,
     /// Hidden size of a draft model that is planned without its files. Default: the model's.
     #[arg(long, value_name = "SIZE", help_heading = "Speculation")]
@@ -92,7 +92,8 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
     let (speculation, draft) = speculation(arguments, &options, &config)?;
     let mut request = PlanRequest { speculation, draft, tuning, ..PlanRequest::new(name, config, machine) };
     if arguments.gpu.is_none() {
-        request = loader::cpu_request(request, &options);
+        let unused = loader::unused_on_cpu(&options)?;
+        request = PlanRequest { unused, ..loader::cpu_request(request, &options) };
     }
     Ok(engine::plan::build(&loader::choices(&options).apply(request))?)
 }

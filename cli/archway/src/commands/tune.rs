@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use engine::load::read_bounded_text;
 use engine::plan::tuning::{Group, Measurement, NormPoint, SumPoint, tune};
 use engine::plan::{AlgorithmId, Dtype, open_database};
 use engine_gpu::collective::Algorithm;
@@ -98,7 +99,7 @@ fn check_files(arguments: &Arguments) -> Result<()> {
 }
 
 fn read(file: &Path) -> Result<Measurement> {
-    let text = fs::read_to_string(file).with_context(|| format!("--from {}", file.display()))?;
+    let text = read_bounded_text(file).with_context(|| format!("--from {}", file.display()))?;
     serde_json::from_str(&text).with_context(|| format!("--from {} holds no figures of `archway tune`", file.display()))
 }
 

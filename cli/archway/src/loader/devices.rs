@@ -11,7 +11,7 @@ use engine_cpu::{CpuOptions, CpuRanks};
 
 use super::capacity::Sizes;
 use super::cuda::Gpus;
-use super::{host, tuning};
+use super::{host, unused};
 use crate::settings::{CpuPrecision, Device, NumberType, Options};
 
 /// The processor: rows enough to read the weights seldom, few enough that running outputs do not wait long for a
@@ -30,14 +30,6 @@ pub enum Devices {
 impl Devices {
     /// What the settings ask for. `auto` takes a GPU that can serve the model, and says why where one cannot.
     pub fn choose(options: &Options, config: &ModelConfig) -> Result<Self> {
-        let chosen = Self::find(options, config)?;
-        if matches!(chosen, Self::Cpu) && options.tuning.as_deref().is_some_and(|file| file != tuning::NONE) {
-            eprintln!("note: --tuning is about GPUs; on the CPU it changes nothing");
-        }
-        Ok(chosen)
-    }
-
-    fn find(options: &Options, config: &ModelConfig) -> Result<Self> {
         match options.device.unwrap_or(Device::Auto) {
             Device::Cpu => Ok(Self::Cpu),
             Device::Cuda => Ok(Self::Cuda(Box::new(Gpus::find(options, config)?))),
@@ -58,10 +50,10 @@ impl Devices {
             (_, None | Some(NumberType::Auto)) => Ok(()),
             (Self::Cpu, Some(NumberType::Float32)) | (Self::Cuda(_), Some(NumberType::Bfloat16)) => Ok(()),
             (Self::Cpu, Some(word)) => {
-                bail!("--dtype {word:?}: the CPU backend computes in float32; use --dtype auto or float32")
+                bail!("--dtype {word}: the CPU backend computes in float32; use --dtype auto or float32")
             }
             (Self::Cuda(_), Some(word)) => {
-                bail!("--dtype {word:?}: the CUDA backend computes in bfloat16; use --dtype auto or bfloat16")
+                bail!("--dtype {word}: the CUDA backend computes in bfloat16; use --dtype auto or bfloat16")
             }
         }
     }
@@ -73,12 +65,15 @@ impl Devices {
         }
     }
 
-    /// Sizes of activations and cache.
-    pub fn plan_request(&self, request: PlanRequest, options: &Options) -> PlanRequest {
-        match self {
-            Self::Cpu => cpu_request(request, options),
-            Self::Cuda(gpus) => PlanRequest { tuning: gpus.tuning().cloned(), ..gpu_request(request) },
-        }
+    /// Sizes of activations and cache, and what these devices have no use for. Errors: a file for others that is none.
+    pub fn plan_request(&self, request: PlanRequest, options: &Options) -> Result<PlanRequest> {
+        Ok(match self {
+            Self::Cpu => PlanRequest { unused: unused::on_cpu(options)?, ..cpu_request(request, options) },
+            Self::Cuda(gpus) => {
+                let (tuning, unused) = (gpus.tuning().cloned(), unused::on_gpus(options));
+                PlanRequest { tuning, unused, ..gpu_request(request) }
+            }
+        })
     }
 
     /// Bytes of an element of the key-value cache.

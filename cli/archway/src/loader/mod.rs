@@ -12,6 +12,7 @@ mod report;
 pub mod speculation;
 mod text;
 pub mod tuning;
+mod unused;
 
 use anyhow::{Context, Result};
 use engine_server::service::Service;
@@ -19,6 +20,7 @@ use engine_server::service::Service;
 pub use devices::{cache_element_bytes, cpu_request};
 pub use host::cpu as host_cpu;
 pub use planning::choices;
+pub use unused::on_cpu as unused_on_cpu;
 
 use crate::settings::Options;
 

@@ -63,7 +63,7 @@ pub fn prepare(model: &str, options: &Options) -> Result<Planned> {
         weight_bytes: weight_bytes(&path),
         draft: speculation.as_ref().map(speculation::report),
         speculation: speculation.as_ref().map(|own| speculation::planned(own, devices.cache_element_bytes(options))),
-        ..devices.plan_request(request, options)
+        ..devices.plan_request(request, options)?
     };
     let request = choices(options).apply(request);
     let plan = plan(&request)?;

@@ -1,19 +1,20 @@
 //! A tokenizer that does not lie beside the weights.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use engine::load::{LARGEST_TEXT, read_bounded, read_bounded_text};
 use engine::tokenizer::{Tokenizer, TokenizerSettings};
 
 /// Reads a `tokenizer.json`, or a folder with one and its `tokenizer_config.json`.
 pub fn tokenizer(path: &str) -> Result<Arc<Tokenizer>> {
     let path = Path::new(path);
     let file = if path.is_dir() { path.join("tokenizer.json") } else { path.to_owned() };
-    let json = fs::read(&file).with_context(|| format!("--tokenizer: {} cannot be read", file.display()))?;
+    let json =
+        read_bounded(&file, LARGEST_TEXT).with_context(|| format!("--tokenizer: {} cannot be read", file.display()))?;
     let beside = file.with_file_name("tokenizer_config.json");
-    let settings = match fs::read_to_string(&beside) {
+    let settings = match read_bounded_text(&beside) {
         Ok(text) => TokenizerSettings::parse(&beside.display().to_string(), &text)?,
         Err(_) => TokenizerSettings::default(),
     };

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
+use engine::load::read_bounded;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
@@ -47,11 +48,8 @@ impl<'de> Deserialize<'de> for Entries {
 /// Reads a file: the settings, and the line of each key under its own name.
 pub fn read(path: &Path) -> Result<(Options, Vec<(String, u64)>)> {
     let name = path.display();
-    let size = std::fs::metadata(path).with_context(|| format!("{name} cannot be read"))?.len();
-    if size > LARGEST {
-        bail!("{name} has {size} bytes; a settings file has at most {LARGEST}");
-    }
-    let text = std::fs::read_to_string(path).with_context(|| format!("{name} cannot be read"))?;
+    let bytes = read_bounded(path, LARGEST).with_context(|| format!("{name} cannot be read"))?;
+    let text = String::from_utf8(bytes).with_context(|| format!("{name} is no settings file"))?;
     parse(&name.to_string(), &text)
 }
 

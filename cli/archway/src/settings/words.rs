@@ -11,6 +11,13 @@ macro_rules! words {
         #[serde(rename_all = "snake_case")]
         #[value(rename_all = "snake_case")]
         pub enum $name { $( $(#[$word_meta])* $word, )* }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let word = self.to_possible_value().unwrap_or_default();
+                formatter.write_str(word.get_name())
+            }
+        }
     };
 }
 

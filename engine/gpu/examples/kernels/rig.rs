@@ -25,6 +25,8 @@ pub struct Rig {
     pub launcher: Launcher,
     pub kernels: KernelSet,
     pub random: Random,
+    /// Large shapes are left out.
+    pub small: bool,
 }
 
 impl Rig {
@@ -49,7 +51,7 @@ impl Rig {
         })?;
         println!("kernels ready after {:.2} s", start.elapsed().as_secs_f64());
         let launcher = Launcher::new(Arc::clone(&gpu.stream), programmatic, gpu.multiprocessors);
-        Ok(Self { gpu, launcher, kernels, random: Random(1) })
+        Ok(Self { gpu, launcher, kernels, random: Random(1), small: false })
     }
 
     pub fn random_bf16(&mut self, count: usize) -> Result<Memory, Failure> {

@@ -36,6 +36,8 @@ __device__ __forceinline__ u64 warp_max(u64 value) {
     return value;
 }
 
+// ARCHWAY_HAS_FAULT_MISSING_BARRIER is in no record: a race on purpose, that what looks for races must find.
+//
 // Every thread of the block gets the sum. `scratch` holds a value per warp; the block must not use it for something
 // else before its next barrier.
 template <typename Value>
@@ -45,7 +47,9 @@ __device__ __forceinline__ Value block_sum(Value value, Value* scratch) {
     if (threadIdx.x % WARP == 0) {
         scratch[threadIdx.x / WARP] = value;
     }
+#if !ARCHWAY_HAS_FAULT_MISSING_BARRIER
     __syncthreads();
+#endif
     Value sum = 0;
     for (u32 warp = 0; warp < warps; ++warp) {
         sum += scratch[warp];

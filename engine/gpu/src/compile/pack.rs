@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use engine::load::read_bounded;
 use serde::{Deserialize, Serialize};
 
 use super::{CompileError, Compiled};
 
+/// Most bytes of a pack: a hundred times what all kernels of all targets take.
+const LARGEST: u64 = 1 << 30;
 const MAGIC: &[u8; 16] = b"archway kernels\n";
 
 /// Compiled units by recipe: what a pack was compiled by does not matter to the host that loads it.
@@ -58,7 +61,7 @@ impl Pack {
 
     /// Errors: the file cannot be read, is no pack, or is damaged.
     pub fn read(path: &Path) -> Result<Self, CompileError> {
-        let bytes = std::fs::read(path).map_err(|error| CompileError::File { path: path.to_owned(), error })?;
+        let bytes = read_bounded(path, LARGEST).map_err(|error| CompileError::File { path: path.to_owned(), error })?;
         let wrong = |what: &str| CompileError::Pack { path: path.to_owned(), what: what.to_owned() };
         let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| wrong("it does not begin as one"))?;
         let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(|| wrong("it ends in its head"))?;

@@ -109,7 +109,10 @@ fn architecture(
         Family::Other(_) => return Ok(name.to_owned()),
     };
     if !known.contains(&name) {
-        unserved.push(format!("`architectures` is \"{name}\"; of model type \"{model_type}\" {known:?} is served"));
+        unserved.push(format!(
+            "`architectures` is \"{name}\"; of model type \"{model_type}\" {} is served",
+            known.join(" or ")
+        ));
     }
     Ok(name.to_owned())
 }

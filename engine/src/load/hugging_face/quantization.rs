@@ -47,7 +47,8 @@ fn bits(keys: &Keys, method: &str) -> Result<(usize, Option<usize>), ConfigError
         "modelopt" | "modelopt_fp4" => match keys.text("quant_algo")? {
             Some("NVFP4") => Ok((4, Some(16))),
             Some("FP8") => Ok((8, None)),
-            other => Err(keys.error("quant_algo", format_args!("is {other:?}, but must be NVFP4 or FP8"))),
+            Some(other) => Err(keys.error("quant_algo", format_args!("is \"{other}\", but must be NVFP4 or FP8"))),
+            None => Err(keys.missing("quant_algo")),
         },
         "bitsandbytes" => Ok((if keys.flag("load_in_4bit")?.unwrap_or(false) { 4 } else { 8 }, None)),
         other => Err(keys.error("quant_method", format_args!("is \"{other}\"; known are {METHODS}"))),

@@ -14,6 +14,11 @@ use crate::plan::machine::{GpuFacts, Machine};
 /// Name of the warning, and under strict of the refusal.
 const MISMATCH: &str = "tuning_mismatch";
 
+/// What a fingerprint says of a fact that it does not give.
+const UNSAID: &str = "unknown";
+/// Beginning of the names of topologies.
+const TOPOLOGY: &str = "topology_";
+
 /// What is known of the machine that a plan is for. What is unknown is not compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineFacts {
@@ -76,7 +81,16 @@ impl MachineFacts {
 }
 
 pub(super) fn topology_key(ranks: u32) -> String {
-    format!("topology_{ranks}")
+    format!("{TOPOLOGY}{ranks}")
+}
+
+/// Whether a driver may call a device of this record so. An architecture may have devices that no product lists.
+fn may_be_device_of(database: &Database, name: &str, record: &str) -> bool {
+    let index = database.index();
+    match index.gpu_by_device_name(name) {
+        Some((id, product)) => id == record || product.arch == record,
+        None => !index.gpus.contains_key(record),
+    }
 }
 
 impl TuningReport {
@@ -96,10 +110,19 @@ impl TuningReport {
             differences.push(difference("record", &overlay.applies_to, record));
         }
         for (fact, here) in facts.entries() {
-            // A fact that the file does not give was not asked when it was made; a world size that was not measured
-            // changes nothing for this one.
-            let Some(measured) = overlay.fingerprint.get(&fact).filter(|measured| **measured != here) else { continue };
-            differences.push(difference(&fact, measured, &here));
+            match overlay.fingerprint.get(&fact) {
+                Some(measured) if *measured == here => {}
+                Some(measured) => differences.push(difference(&fact, measured, &here)),
+                // A world size that was not measured changes nothing for this one.
+                None if fact.starts_with(TOPOLOGY) => {}
+                None => differences.push(difference(&fact, UNSAID, &here)),
+            }
+        }
+        // Where nobody asked a device, the record says which devices it speaks of.
+        if facts.gpu.is_none() {
+            let measured = overlay.fingerprint.get("gpu");
+            let known = measured.is_some_and(|name| may_be_device_of(database, name, record));
+            differences.extend((!known).then(|| difference("gpu", measured.map_or(UNSAID, String::as_str), &gpu.name)));
         }
         let (applies_to, fingerprint) = (overlay.applies_to.clone(), overlay.fingerprint.clone());
         Some(Self { file: file.display().to_string(), applies_to, fingerprint, differences })

@@ -142,10 +142,9 @@ impl<'a> Addition<'a> {
                 let found = ask(*dtype, sum.bytes, FusionRequest::Unfused).algorithm;
                 let want = algorithm(steps, sum.bytes);
                 if want != found {
-                    return Err(failed(format!(
-                        "{} bytes of {dtype}: {want:?} was measured, {found:?} chosen",
-                        sum.bytes
-                    )));
+                    let name = |id: Option<AlgorithmId>| id.map_or("nothing", AlgorithmId::word);
+                    let (want, found) = (name(want), name(found));
+                    return Err(failed(format!("{} bytes of {dtype}: {want} was measured, {found} chosen", sum.bytes)));
                 }
             }
         }

@@ -200,7 +200,10 @@ fn check_overlap(tensors: &IndexMap<String, GgufTensor>) -> Result<(), String> {
     for pair in order.windows(2) {
         let ((before, first), (after, second)) = (pair[0], pair[1]);
         if after.start < before.end {
-            return Err(format!("tensors `{first}` ({before:?}) and `{second}` ({after:?}) overlap"));
+            return Err(format!(
+                "tensors `{first}` (bytes {} to {}) and `{second}` (bytes {} to {}) overlap",
+                before.start, before.end, after.start, after.end
+            ));
         }
     }
     Ok(())

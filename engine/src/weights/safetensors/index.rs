@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 
 use super::{NESTED, add_file};
+use crate::load::{LARGEST_TEXT, read_bounded};
 use crate::weights::bytes::open;
 use crate::weights::table::{Stored, Table, missing};
 use crate::weights::{OpenFile, WeightError};
@@ -18,7 +19,7 @@ struct Index {
 /// Opens every shard that the index names and takes each tensor from the shard that the index says.
 pub(super) fn open_shards(path: &Path, opener: OpenFile) -> Result<Table, WeightError> {
     let fail = |message: String| WeightError::File { path: path.display().to_string(), message };
-    let text = std::fs::read(path).map_err(|error| fail(format!("cannot be read: {error}")))?;
+    let text = read_bounded(path, LARGEST_TEXT).map_err(|error| fail(format!("cannot be read: {error}")))?;
     let index: Index =
         serde_json::from_slice(&text).map_err(|error| fail(format!("is no index of shards: {error}")))?;
     let folder = path.parent().unwrap_or(Path::new(""));

@@ -1,11 +1,11 @@
 //! `archway bench eagle3`: plain and speculative decoding of the same prompts, in turns, in one process.
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use engine::load::read_bounded_text;
 use engine::types::{RequestEvent, SamplingParams};
 use engine_server::service::Service;
 use engine_server::text::Chat;
@@ -181,7 +181,7 @@ fn prompts(arguments: &Arguments, service: &Service) -> Result<Vec<Vec<u32>>> {
         return questions.into_iter().map(|text| encode(service, text)).collect();
     };
     let name = path.display();
-    let text = fs::read_to_string(path).with_context(|| format!("{name} cannot be read"))?;
+    let text = read_bounded_text(path).with_context(|| format!("{name} cannot be read"))?;
     let list: Vec<Value> = serde_json::from_str(&text).with_context(|| format!("{name} is no JSON list"))?;
     let read =
         |(index, entry): (usize, &Value)| entry_ids(service, entry).with_context(|| format!("{name}: entry {index}"));

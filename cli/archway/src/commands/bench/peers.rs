@@ -1,9 +1,9 @@
 //! Figures of other libraries, measured beside ours by `tests/gpu/allreduce_peers.py`.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use engine::load::read_bounded_text;
 use serde::{Deserialize, Serialize};
 
 /// What the script wrote. Times in microseconds, as a graph of many calls, the slowest rank's median.
@@ -39,7 +39,7 @@ impl Peers {
     /// Errors: no such file, other content, figures of another number of ranks, times that are none.
     pub fn read(file: &Path, ranks: usize) -> Result<Self> {
         let context = || format!("--peers {}", file.display());
-        let text = fs::read_to_string(file).with_context(context)?;
+        let text = read_bounded_text(file).with_context(context)?;
         let peers: Self = serde_json::from_str(&text).with_context(context)?;
         ensure!(peers.ranks == ranks, "--peers {}: {} ranks there, {ranks} here", file.display(), peers.ranks);
         let times = peers.sums.iter().map(|sum| sum.microseconds);
@@ -61,7 +61,7 @@ mod tests {
                 "{{\"stack\": \"x 1\", \"ranks\": {ranks}, \"sums\": [{{\"name\": \"x\", \"bytes\": 4096, \
                  \"microseconds\": {time}}}], \"norms\": [], \"notes\": []}}"
             );
-            fs::write(file.path(), text).unwrap();
+            std::fs::write(file.path(), text).unwrap();
         };
         write(2, 6.5);
         assert_eq!(Peers::read(file.path(), 2).unwrap().sums[0].bytes, 4096);

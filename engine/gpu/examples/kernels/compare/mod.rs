@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use half::bf16;
 
-use crate::rig::{Failure, Rig};
+use crate::rig::{Failure, HEADS, Rig};
 
 /// What differed, by kernel.
 #[derive(Default)]
@@ -80,22 +80,58 @@ impl Report {
 /// One operation's comparisons.
 type Part = fn(&mut Rig, &mut Report) -> Result<(), Failure>;
 
-/// True if all is well. `names` are the parts to compare; none for all of them.
-pub fn run(mut rig: Rig, names: &[&str]) -> Result<bool, Failure> {
+const PARTS: [(&str, Part); 9] = [
+    ("rows", rows::run),
+    ("norm", norm::run),
+    ("rope", rope::run),
+    ("product", product::run),
+    ("fused", fused::run),
+    ("attention", attention::run),
+    ("fresh", fresh::run),
+    ("logits", logits::run),
+    ("sampling", sampling::run),
+];
+
+/// What is compared, and how.
+pub struct Choice {
+    /// Kernels start one after another: a missing wait cannot hide behind dependent launch, nor a race between kernels.
+    serial: bool,
+    /// Every kernel, but shapes that a checker of every access gets through in a minute.
+    small: bool,
+    parts: Vec<(&'static str, Part)>,
+}
+
+impl Choice {
+    /// From the command line's words. Errors: no part has that name.
+    pub fn of(words: &[&str]) -> Result<Self, Failure> {
+        let mut choice = Self { serial: false, small: false, parts: Vec::new() };
+        for word in words {
+            match (*word, PARTS.iter().find(|(name, _)| name == word)) {
+                ("serial", _) => choice.serial = true,
+                ("small", _) => choice.small = true,
+                (_, Some(part)) => choice.parts.push(*part),
+                (_, None) => {
+                    let names = PARTS.map(|(name, _)| name).join(", ");
+                    return Err(format!("compare: no part `{word}`; parts are {names}").into());
+                }
+            }
+        }
+        if choice.parts.is_empty() {
+            choice.parts.extend(PARTS);
+        }
+        Ok(choice)
+    }
+}
+
+/// True if all is well.
+pub fn run(choice: &Choice) -> Result<bool, Failure> {
+    let mut rig = Rig::open(!choice.serial, &HEADS)?;
+    rig.small = choice.small;
     let mut report = Report::default();
-    let parts: [(&str, Part); 9] = [
-        ("rows", rows::run),
-        ("norm", norm::run),
-        ("rope", rope::run),
-        ("product", product::run),
-        ("fused", fused::run),
-        ("attention", attention::run),
-        ("fresh", fresh::run),
-        ("logits", logits::run),
-        ("sampling", sampling::run),
-    ];
-    for (name, part) in parts.into_iter().filter(|(name, _)| names.is_empty() || names.contains(name)) {
+    for (name, part) in &choice.parts {
+        let start = std::time::Instant::now();
         part(&mut rig, &mut report).map_err(|error| format!("{name}: {error}"))?;
+        println!("{name} after {:.1} s", start.elapsed().as_secs_f64());
     }
     Ok(report.print())
 }

@@ -12,7 +12,8 @@ use crate::random::Random;
 use crate::rig::{Failure, Rig, launched};
 
 pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
-    for vocabulary in [1, 31, 1000, 32_003, 128_256] {
+    let most = if rig.small { 300 } else { 128_256 };
+    for vocabulary in [1, 31, 300, 1000, 32_003, 128_256].into_iter().filter(|vocabulary| *vocabulary <= most) {
         let kinds = [peaked, flat, tied, hostile];
         for (number, kind) in kinds.into_iter().enumerate() {
             let rows = parameters(&mut rig.random);

@@ -1,0 +1,86 @@
+//! Settings that the chosen devices have no use for: looked at all the same, and named, so that none is dropped in silence.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use engine::plan::open_database;
+use engine_gpu::compile::Pack;
+
+use super::tuning;
+use crate::settings::{AllReduce, Fusion, Options};
+
+/// What is about GPUs, where the CPU serves. Errors: a file that is not there, or is none of its kind.
+pub fn on_cpu(options: &Options) -> Result<Vec<String>> {
+    check_files(options)?;
+    let word = |word: Option<String>, usual: &str| word.filter(|word| word != usual);
+    let algorithm = |wish: Option<AllReduce>| word(wish.map(|wish| wish.to_string()), "auto");
+    let asked = [
+        ("capdb", options.capdb.clone()),
+        ("tuning", word(options.tuning.clone(), tuning::NONE)),
+        ("kernels", options.kernels.clone()),
+        ("allreduce", algorithm(options.allreduce)),
+        ("allreduce-prefill", algorithm(options.allreduce_prefill)),
+        ("fusion", word(options.fusion.map(|wish: Fusion| wish.to_string()), "auto")),
+        ("max-message", options.max_message.map(|bytes| bytes.0.to_string())),
+    ];
+    Ok(sentences(&asked, "is about GPUs, and the CPU serves: it changes nothing; leave it out, or use --device cuda"))
+}
+
+/// What is about the CPU, where GPUs serve.
+pub fn on_gpus(options: &Options) -> Vec<String> {
+    let asked = [
+        ("threads", options.threads.map(|threads| threads.to_string())),
+        ("cpu-precision", options.cpu_precision.map(|precision| precision.to_string())),
+    ];
+    sentences(&asked, "is about the CPU, and a GPU serves: it changes nothing; leave it out, or use --device cpu")
+}
+
+fn sentences(asked: &[(&str, Option<String>)], why: &str) -> Vec<String> {
+    let given = asked.iter().filter_map(|(flag, value)| Some((flag, value.as_ref()?)));
+    given.map(|(flag, value)| format!("--{flag} {value} {why}")).collect()
+}
+
+/// A wrong name is wrong also where nothing reads the file.
+fn check_files(options: &Options) -> Result<()> {
+    let wish = options.tuning.as_deref().filter(|file| *file != tuning::NONE);
+    if options.capdb.is_some() || wish.is_some() {
+        let database = open_database(options.capdb.as_deref().map(Path::new)).context("--capdb")?;
+        tuning::lay(database, wish, None)?;
+    }
+    if let Some(pack) = &options.kernels {
+        Pack::read(Path::new(pack)).context("--kernels")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::CpuPrecision;
+
+    #[test]
+    fn every_wish_about_other_devices_is_named() {
+        let allreduce = Some(AllReduce::OneShot);
+        let options = Options { allreduce, fusion: Some(Fusion::Auto), ..Options::default() };
+        let [only] = &on_cpu(&options).unwrap()[..] else { panic!("one wish, one sentence") };
+        assert!(only.starts_with("--allreduce one_shot is about GPUs"), "{only}");
+        assert_eq!(on_cpu(&Options { tuning: Some("none".to_owned()), ..Options::default() }).unwrap(), [""; 0]);
+        let options = Options { threads: Some(3), cpu_precision: Some(CpuPrecision::Exact), ..Options::default() };
+        assert_eq!(on_gpus(&options).len(), 2);
+        assert_eq!(on_cpu(&options).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn files_are_looked_at_where_nothing_reads_them() {
+        let missing = |options: Options| format!("{:#}", on_cpu(&options).unwrap_err());
+        let nowhere = || Some("/nowhere/file".to_owned());
+        for (flag, options) in [
+            ("--tuning", Options { tuning: nowhere(), ..Options::default() }),
+            ("--kernels", Options { kernels: nowhere(), ..Options::default() }),
+            ("--capdb", Options { capdb: nowhere(), ..Options::default() }),
+        ] {
+            let said = missing(options);
+            assert!(said.contains(flag) && said.contains("/nowhere/file"), "{said}");
+        }
+    }
+}
