@@ -9,14 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use capdb::database::Database;
 use capdb::record::Support;
+use engine_gpu::HEADS;
 use engine_gpu::compile::{Cache, CompileTarget, Compiled, Nvrtc, Provider, REGISTERS_PER_BLOCK, Unit, units};
 use engine_gpu::kernels::{dynamic_shared_bytes, optional_shared_bytes};
 
-/// Head dimensions that are compiled here: those of the models that are served, and every way to cut a head into accesses.
-const HEADS: [u32; 5] = [16, 32, 64, 96, 128];
-
-/// Kernels that every architecture has, with those heads.
-const KERNELS: usize = 114;
+/// Kernels that every architecture has: two of attention for each head.
+const KERNELS: usize = 104 + 2 * HEADS.len();
 
 /// Static shared memory that a block may have without asking (CUDA programming guide, every architecture).
 const STATIC_SHARED: u32 = 48 * 1024;

@@ -146,3 +146,20 @@ fn wishes_about_gpus_are_named_where_the_cpu_serves() {
         assert!(said.contains("--gpu"), "{flag}: {said}");
     }
 }
+
+#[test]
+fn heads_that_no_kernel_takes_are_named_in_the_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.json");
+    let shape = std::fs::read_to_string(root().join("models/shapes/llama-3.1-8b.json")).unwrap();
+    let mut shape: serde_json::Value = serde_json::from_str(&shape).unwrap();
+    for (head, servable) in [(128, true), (80, true), (192, false), (256, false)] {
+        shape["head_dim"] = head.into();
+        std::fs::write(&file, shape.to_string()).unwrap();
+        let output = archway(&["plan", &file.display().to_string(), "--gpu", "h200", "--json"]);
+        let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(plan["model"]["servable"], servable, "{head}: {plan}");
+        let named = plan["warnings"].to_string().contains(&format!("up to 128 dimensions, and these have {head}"));
+        assert_eq!(named, !servable, "{head}: {plan}");
+    }
+}

@@ -11,8 +11,10 @@ pub mod kernels;
 pub mod library;
 pub mod measure;
 pub mod probe;
+mod served;
 pub mod step;
 pub mod symmetric;
 
 pub use backend::{Buffer, CudaBackend, KernelStore};
 pub use factory::{CudaOptions, CudaRanks, MemoryBoard};
+pub use served::{HEADS, LARGEST_HEAD, Unserved, head_dimension};

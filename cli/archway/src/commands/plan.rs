@@ -81,7 +81,10 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
     let mut options = resolve(&arguments.options, arguments.config.as_deref())?.options;
     options.model = arguments.model.clone().or(options.model);
     let model = options.model.as_deref().context("no model is given; name a folder, a .gguf file or a config.json")?;
-    let config = read_config(Path::new(model), map_file)?;
+    let mut config = read_config(Path::new(model), map_file)?;
+    if let (Some(_), Err(why)) = (&arguments.gpu, engine_gpu::head_dimension(&config)) {
+        config.unserved.push(format!("the CUDA backend {why}"));
+    }
     // Ranks as many as GPUs, unless either is said.
     let asked = arguments.options.tensor_parallel_size.map(|ranks| ranks as usize);
     let ranks = asked.or(arguments.count).unwrap_or(1);

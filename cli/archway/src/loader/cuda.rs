@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use engine::executor::{LoadProgress, RanksConfig, RanksExecutor};
-use engine::model::{Attention, ModelConfig};
+use engine::model::ModelConfig;
 use engine::plan::tuning::TuningReport;
 use engine::plan::{
     Database, GpuFacts, KernelTarget, Machine, Plan, Topology, Version, device_record, feature_attributes,
@@ -149,13 +149,9 @@ fn say_memory((rank, report): (usize, &MemoryReport)) {
 }
 
 /// The model's head dimension. Errors: a part of the model that this backend cannot compute.
-fn head_dimension(config: &ModelConfig) -> Result<u32> {
-    let part = match (&config.attention, &config.moe) {
-        (Attention::Latent(_), _) => "latent attention",
-        (_, Some(_)) => "mixtures of experts",
-        (Attention::Grouped { head_dimension, .. }, None) => return Ok(u32::try_from(*head_dimension)?),
-    };
-    bail!("{}: the CUDA backend does not compute {part} yet; use --device cpu", config.architecture)
+pub fn head_dimension(config: &ModelConfig) -> Result<u32> {
+    let unserved = |why| format!("{}: the CUDA backend {why}; use --device cpu", config.architecture);
+    engine_gpu::head_dimension(config).map_err(|why| anyhow!(unserved(why)))
 }
 
 fn ordinals(devices: &[DeviceReport]) -> Vec<usize> {

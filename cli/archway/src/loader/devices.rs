@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use engine::executor::{LoadProgress, RanksConfig, RanksExecutor};
 use engine::model::ModelConfig;
 use engine::plan::{Machine, Plan, PlanRequest};
@@ -55,6 +55,14 @@ impl Devices {
             (Self::Cuda(_), Some(word)) => {
                 bail!("--dtype {word}: the CUDA backend computes in bfloat16; use --dtype auto or bfloat16")
             }
+        }
+    }
+
+    /// Errors: a draft model that the devices cannot compute.
+    pub fn check_draft(&self, draft: Option<&ModelConfig>) -> Result<()> {
+        match (self, draft) {
+            (Self::Cuda(_), Some(draft)) => super::cuda::head_dimension(draft).map(drop).context("the draft model"),
+            _ => Ok(()),
         }
     }
 

@@ -53,6 +53,7 @@ pub fn prepare(model: &str, options: &Options) -> Result<Planned> {
         config.context
     );
     let speculation = speculation::open(options, &config)?;
+    devices.check_draft(speculation.as_ref().map(|own| &own.head.config))?;
     let speculation = match devices.drafts_in_blocks(options) {
         true => speculation.map(speculation::in_blocks),
         false => speculation,

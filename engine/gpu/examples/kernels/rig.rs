@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use cudarc::driver::{CudaContext, result, sys};
+use engine_gpu::HEADS;
 use engine_gpu::compile::{Cache, CompileTarget, Nvrtc, Provider, units};
 use engine_gpu::device::Gpu;
 use engine_gpu::kernels::{KernelError, KernelSet, Launcher};
@@ -12,9 +13,6 @@ use engine_gpu::kernels::{KernelError, KernelSet, Launcher};
 use crate::random::Random;
 
 pub type Failure = Box<dyn std::error::Error>;
-
-/// Head dimensions that are compared, rounded up to 16: every way in which a head is cut into accesses.
-pub const HEADS: [u32; 7] = [16, 32, 48, 64, 80, 96, 128];
 
 /// Bytes after every buffer that must stay as they were.
 const GUARD: usize = 256;

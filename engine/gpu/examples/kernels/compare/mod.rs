@@ -13,9 +13,10 @@ mod sampling;
 
 use std::collections::BTreeMap;
 
+use engine_gpu::HEADS;
 use half::bf16;
 
-use crate::rig::{Failure, HEADS, Rig};
+use crate::rig::{Failure, Rig};
 
 /// What differed, by kernel.
 #[derive(Default)]
