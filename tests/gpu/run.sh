@@ -37,12 +37,12 @@ latency() {
 racecheck() {
     local check="timeout 90 compute-sanitizer --tool racecheck --error-exitcode 9" names log bad=0 running=()
     local compare="$programs/kernels compare serial small"
-    for names in "rows norm rope logits" product attention sampling; do
+    for names in "rows norm rope logits" "product fused" "attention fresh" sampling; do
         log=$out/racecheck-${names%% *}.log
         $check --kernel-name-exclude kernel_substring=streamed $compare $names >"$log" 2>&1 &
         running+=("$! $log")
     done
-    ARCHWAY_FEATURES=pdl,tma,fault_missing_barrier $check $compare norm >"$out/racecheck-planted.log" 2>&1
+    ARCHWAY_FEATURES=pdl,tma,clusters,fault_missing_barrier $check $compare norm >"$out/racecheck-planted.log" 2>&1
     [ $? = 9 ] && grep -q 'Race reported' "$out/racecheck-planted.log" || { echo "a missing barrier was not found" && bad=1; }
     for run in "${running[@]}"; do
         wait "${run%% *}" || { echo "${run#* }: a race, or no end" && bad=1; }

@@ -23,7 +23,7 @@ pub use build::build;
 pub use capdb::{
     database::Database,
     quantity::Version,
-    record::{AlgorithmId, Dtype, Topology},
+    record::{AlgorithmId, Dtype, FusionId, Topology},
 };
 pub use device::{
     DeviceAnswer, DeviceValue, KernelTarget, RecordCheck, architectures, check_device, device_record,

@@ -9,9 +9,9 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use engine::load::read_bounded_text;
 use engine::plan::tuning::{Group, Measurement, NormPoint, SumPoint, tune};
-use engine::plan::{AlgorithmId, Dtype, open_database};
+use engine::plan::{AlgorithmId, Dtype, FusionId, open_database};
 use engine_gpu::collective::Algorithm;
-use engine_gpu::kernels::Element;
+use engine_gpu::kernels::{Element, NormOutput};
 use engine_gpu::measure::{
     CALLS, Launches, MeasureError, NormTime, ROUNDS, Rank, SumCase, Times, check_everything, on_ranks, time_norms,
     time_sums,
@@ -28,6 +28,9 @@ const HALF: usize = 64 << 20;
 /// Hidden sizes and rows of the sums with residual and norm.
 const WIDTHS: [u32; 2] = [4096, 7168];
 const ROWS: [u32; 12] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048];
+
+/// What fused kernels give; of the two scales of fp8 the one that takes longer.
+const OUTPUTS: [NormOutput; 3] = [NormOutput::Element, NormOutput::Fp8Token, NormOutput::Nvfp4];
 
 /// Measure sums over the GPUs of this machine, and keep what was found for the next start.
 ///
@@ -176,7 +179,7 @@ fn one_rank(rank: &Rank, cases: &[SumCase], check: bool) -> Result<Own, MeasureE
     let sums = time_sums(rank, cases, Launches::Graph)?;
     let mut norms = Vec::new();
     for width in WIDTHS {
-        norms.extend(time_norms(rank, width, &ROWS, Launches::Graph)?);
+        norms.extend(time_norms(rank, width, &ROWS, &OUTPUTS, Launches::Graph)?);
     }
     Ok(Own { compared, sums, norms })
 }
@@ -230,6 +233,7 @@ fn norm_points(ranks: &[&[NormTime]]) -> Result<Vec<NormPoint>> {
         let Times { graph, spread, .. } = Times::slowest(&all);
         points.push(NormPoint {
             algorithm: word::<AlgorithmId>(norm.algorithm)?,
+            output: word::<FusionId>(norm.output)?,
             fused: norm.fused,
             rows: norm.rows,
             width: norm.width,

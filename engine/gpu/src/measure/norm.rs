@@ -6,7 +6,7 @@ use super::quantised::compare_output;
 use super::reference::{decode, input, rounded, rounded_sum};
 use super::timing::{Launches, Times, capture, time};
 use super::{MeasureError, Rank};
-use crate::collective::Algorithm;
+use crate::collective::{Algorithm, fusion_name};
 use crate::device::Allocation;
 use crate::kernels::{CheckStep, Element, Norm, NormOutput, Reduce, ReduceNorm, Shots, add_rms_norm};
 
@@ -26,6 +26,8 @@ pub struct NormCase {
 #[derive(Clone, Debug, Serialize)]
 pub struct NormTime {
     pub algorithm: &'static str,
+    /// The database's word for what the fused kernel does.
+    pub output: &'static str,
     /// One kernel; otherwise the sum's kernel and then the norm's.
     pub fused: bool,
     pub rows: u32,
@@ -157,8 +159,15 @@ fn compare(rank: &Rank, case: &NormCase, buffers: &Buffers, salt: u32) -> Result
     compare_output(rank, case, buffers, &expected, given_scale(case.output))
 }
 
-/// Times fused and unfused ways for each number of rows of `width` bf16 columns. None where a fused sum does not fit.
-pub fn time_norms(rank: &Rank, width: u32, rows: &[u32], launches: Launches) -> Result<Vec<NormTime>, MeasureError> {
+/// Times fused ways to each of `outputs`, and unfused ones to bf16, for each number of rows of `width` bf16 columns. None
+/// where a fused sum does not fit.
+pub fn time_norms(
+    rank: &Rank,
+    width: u32,
+    rows: &[u32],
+    outputs: &[NormOutput],
+    launches: Launches,
+) -> Result<Vec<NormTime>, MeasureError> {
     let mut times = Vec::new();
     for &rows in rows {
         let case = NormCase { shots: Shots::One, element: Element::Bf16, output: NormOutput::Element, rows, width };
@@ -170,30 +179,25 @@ pub fn time_norms(rank: &Rank, width: u32, rows: &[u32], launches: Launches) -> 
                 continue;
             }
             let bytes = u64::from(rows) * u64::from(width) * 2;
+            let mut add = |output, fused, times_of| {
+                let (algorithm, output) = (algorithm.name(), fusion_name(output));
+                times.push(NormTime { algorithm, output, fused, rows, width, times: times_of });
+            };
             if rank.member.fits(algorithm, bytes) {
                 let launch = || unfused(rank, algorithm, &norm, bytes);
-                let name = algorithm.name();
-                times.push(NormTime {
-                    algorithm: name,
-                    fused: false,
-                    rows,
-                    width,
-                    times: time(rank, launches, launch)?,
-                });
+                add(NormOutput::Element, false, time(rank, launches, launch)?);
             }
-            if let Some(shots) = algorithm.shots()
-                && rank.member.norm_fits(shots, case.element, rows, width)
-            {
-                // SAFETY: buffers of the case's size; all ranks go through the same cases.
+            let Some(shots) =
+                algorithm.shots().filter(|shots| rank.member.norm_fits(*shots, case.element, rows, width))
+            else {
+                continue;
+            };
+            for &output in outputs {
+                rank.write(buffers.scale.pointer(), &[given_scale(output)])?;
+                let norm = ReduceNorm { format: output, ..norm };
+                // SAFETY: buffers of the case's size, which every output fits in; all ranks go through the same cases.
                 let launch = || unsafe { rank.member.all_reduce_norm(shots, &norm, 0) }.map_err(MeasureError::from);
-                let name = algorithm.name();
-                times.push(NormTime {
-                    algorithm: name,
-                    fused: true,
-                    rows,
-                    width,
-                    times: time(rank, launches, launch)?,
-                });
+                add(output, true, time(rank, launches, launch)?);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use capdb::record::{AlgorithmId, Dtype};
+use capdb::record::{AlgorithmId, Dtype, FusionId};
 
 use super::measurement::{Group, NormPoint, SumPoint};
 
@@ -57,9 +57,10 @@ pub enum Fusing {
 /// than one algorithm. Shapes of the same size count together.
 pub fn fused_ladder(group: &Group, limit: u64) -> Vec<Step> {
     let mut sums: BTreeMap<(u64, AlgorithmId), f64> = BTreeMap::new();
-    let fused = |norm: &&NormPoint| norm.fused && norm.bytes() <= limit;
+    let plain = |norm: &NormPoint| norm.fused && norm.output == FusionId::ResidualRmsnorm;
+    let fused = |norm: &&NormPoint| plain(norm) && norm.bytes() <= limit;
     let also = |norm: &NormPoint, other: &NormPoint| {
-        other.fused && (other.rows, other.width) == (norm.rows, norm.width) && other.algorithm != norm.algorithm
+        plain(other) && (other.rows, other.width) == (norm.rows, norm.width) && other.algorithm != norm.algorithm
     };
     for norm in group.norms.iter().filter(fused) {
         if group.norms.iter().any(|other| also(norm, other)) {
@@ -77,10 +78,14 @@ pub fn fused_ladder(group: &Group, limit: u64) -> Vec<Step> {
 }
 
 /// The largest message that some algorithm sums and normalises in one kernel no slower than any does in two, and so for
-/// all that were measured below it.
-pub fn fusing(group: &Group, ladder: &[Step]) -> Fusing {
+/// all that were measured below it. For quantised outputs the two kernels still lack the quantising: where one kernel keeps
+/// up with them, it is faster than three.
+pub fn fusing(group: &Group, ladder: &[Step], output: FusionId) -> Fusing {
     let mut sizes: BTreeMap<u64, Vec<&NormPoint>> = BTreeMap::new();
-    for norm in &group.norms {
+    if !group.norms.iter().any(|norm| norm.fused && norm.output == output) {
+        return Fusing::Unmeasured;
+    }
+    for norm in group.norms.iter().filter(|norm| !norm.fused || norm.output == output) {
         sizes.entry(norm.bytes()).or_default().push(norm);
     }
     let mut limit = Fusing::Unmeasured;

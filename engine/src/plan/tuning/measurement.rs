@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use capdb::quantity::Version;
-use capdb::record::{AlgorithmId, Dtype, Topology};
+use capdb::record::{AlgorithmId, Dtype, FusionId, Topology, is_date};
 use serde::{Deserialize, Serialize};
 
 /// First word of a recorded measurement.
@@ -66,12 +66,19 @@ pub struct SumPoint {
 #[serde(deny_unknown_fields)]
 pub struct NormPoint {
     pub algorithm: AlgorithmId,
+    /// What the fused kernel gives; two kernels give bf16.
+    #[serde(default = "plain")]
+    pub output: FusionId,
     /// In one kernel; otherwise the sum's kernel and then the norm's.
     pub fused: bool,
     pub rows: u32,
     pub width: u32,
     pub microseconds: f64,
     pub spread: f64,
+}
+
+const fn plain() -> FusionId {
+    FusionId::ResidualRmsnorm
 }
 
 /// Why nothing can be concluded.
@@ -109,19 +116,13 @@ impl SumPoint {
 impl NormPoint {
     fn name(&self) -> String {
         let kernels = if self.fused { "with norm in one kernel" } else { "and norm in two kernels" };
-        format!("{} {kernels}, {} x {}", self.algorithm, self.rows, self.width)
+        format!("{} {kernels} ({}), {} x {}", self.algorithm, self.output, self.rows, self.width)
     }
 
     /// Of a rank's message, in bf16.
     pub fn bytes(&self) -> u64 {
         u64::from(self.rows) * u64::from(self.width) * 2
     }
-}
-
-/// Four digits, two, two, with hyphens between.
-fn is_date(text: &str) -> bool {
-    let form = |(at, byte): (usize, u8)| if at == 4 || at == 7 { byte == b'-' } else { byte.is_ascii_digit() };
-    text.len() == 10 && text.bytes().enumerate().all(form)
 }
 
 impl Measurement {

@@ -4,7 +4,7 @@ use super::conclude::{Fusing, Step, fused_ladder, fusing, ladder};
 use super::*;
 use crate::collective::Site;
 use crate::model::ModelConfig;
-use crate::plan::{AlgorithmId, Dtype, GpuFacts, Machine, PlanRequest, PlanVerdict, Topology, build};
+use crate::plan::{AlgorithmId, Dtype, FusionId, GpuFacts, Machine, PlanRequest, PlanVerdict, Topology, build};
 use crate::types::Phase;
 
 fn data(name: &str) -> PathBuf {
@@ -63,16 +63,16 @@ fn the_ladder_takes_the_fastest_and_does_not_flutter() {
 fn fusing_ends_where_it_first_costs() {
     let mut group = recorded().groups.remove(0);
     let steps = ladder(&group.sums, Dtype::Bf16);
-    assert_eq!(fusing(&group, &steps), Fusing::UpTo(64 * 7168 * 2));
+    assert_eq!(fusing(&group, &steps, FusionId::ResidualRmsnorm), Fusing::UpTo(64 * 7168 * 2));
     // One width is enough: a limit holds for every model.
     for norm in group.norms.iter_mut().filter(|norm| norm.fused && (norm.rows, norm.width) == (16, 4096)) {
         norm.microseconds = 5.0;
     }
-    assert_eq!(fusing(&group, &steps), Fusing::UpTo(8 * 7168 * 2));
+    assert_eq!(fusing(&group, &steps, FusionId::ResidualRmsnorm), Fusing::UpTo(8 * 7168 * 2));
     group.norms.iter_mut().filter(|norm| norm.fused).for_each(|norm| norm.microseconds *= 10.0);
-    assert!(matches!(fusing(&group, &steps), Fusing::Never(_)));
+    assert!(matches!(fusing(&group, &steps, FusionId::ResidualRmsnorm), Fusing::Never(_)));
     group.norms.clear();
-    assert_eq!(fusing(&group, &steps), Fusing::Unmeasured);
+    assert_eq!(fusing(&group, &steps, FusionId::ResidualRmsnorm), Fusing::Unmeasured);
 }
 
 /// Sums of 512 KiB are faster by two_shot, and by one_shot where the norm is in the kernel: as four ranks measured.
@@ -123,6 +123,35 @@ fn a_recorded_measurement_becomes_the_plan() {
         let best = AlgorithmId::ALL.iter().map(|id| time(id.word())).fold(f64::MAX, f64::min);
         assert!(time(&chosen) <= 1.05 * best, "{} bytes: {chosen}", sum.bytes);
     }
+}
+
+/// Each output of the fused kernel has a limit of its own; what no figure is of keeps the record's.
+#[test]
+fn quantised_outputs_have_limits_of_their_own() {
+    let mut measurement = recorded();
+    let fused: Vec<NormPoint> = measurement.groups[0].norms.iter().filter(|norm| norm.fused).cloned().collect();
+    for (output, slower) in [(FusionId::ResidualRmsnormFp8, 1.0), (FusionId::ResidualRmsnormNvfp4, 10.0)] {
+        let point = |norm: &NormPoint| NormPoint { output, microseconds: norm.microseconds * slower, ..norm.clone() };
+        measurement.groups[0].norms.extend(fused.iter().map(point));
+    }
+    // From 32 rows on fp8 takes longer.
+    for norm in measurement.groups[0].norms.iter_mut() {
+        norm.microseconds *= if norm.output == FusionId::ResidualRmsnormFp8 && norm.rows >= 32 { 3.0 } else { 1.0 };
+    }
+    let limits = |database: &Database| {
+        let fusions = database.record("h200").unwrap().fusions().unwrap();
+        let limit = |id: &FusionId| fusions[id.word()].max_message.as_ref().and_then(|sizes| sizes.get(&2)).copied();
+        FusionId::ALL.iter().map(limit).map(|size| size.map(|size| size.bytes())).collect::<Vec<_>>()
+    };
+    let tuned = tune(Database::embedded(), &measurement).unwrap();
+    let (_folder, path) = overlay(&tuned.text);
+    let found = limits(&lay_tuning(Database::embedded(), &path).unwrap());
+    assert_eq!(found, [Some(64 * 7168 * 2), Some(16 * 7168 * 2), Some(1)], "{}", tuned.text);
+    assert!(tuned.lines.iter().any(|line| line.contains("residual, norm and fp8 in the same kernel to 224KiB")));
+    let tuned = tune(Database::embedded(), &recorded()).unwrap();
+    let (_folder, path) = overlay(&tuned.text);
+    let (found, before) = (limits(&lay_tuning(Database::embedded(), &path).unwrap()), limits(&Database::embedded()));
+    assert_eq!(found[1..], before[1..]);
 }
 
 #[test]

@@ -31,7 +31,8 @@ struct Addition<'a> {
     ladders: Vec<(Dtype, Vec<Step>)>,
     /// The cap of symmetric memory, where the record's is lower than the ladders or missing.
     cap: Option<u64>,
-    fusing: Fusing,
+    /// For each fused kernel that the record knows.
+    fusing: Vec<(FusionId, Fusing)>,
     /// Of fused kernels of bf16; empty where the ladder of sums says the same.
     fused: Vec<Step>,
 }
@@ -46,11 +47,14 @@ pub fn tune(database: Database, measurement: &Measurement) -> Result<Tuned, Meas
     let record = |error: &dyn std::fmt::Display| MeasurementError::Record(error.to_string());
     let resolved = database.record(&measurement.record).map_err(|error| record(&error))?;
     let allreduce = resolved.allreduce().map_err(|error| record(&error))?;
-    let fusion = resolved.fusions().map_err(|error| record(&error))?.shift_remove(FusionId::ResidualRmsnorm.word());
-    let fusion = fusion.filter(|fusion| fusion.support.is_some_and(|support| support != Support::Absent));
+    let mut rows = resolved.fusions().map_err(|error| record(&error))?;
+    let fusible = |fusion: &Fusion| fusion.support.is_some_and(|support| support != Support::Absent);
+    let known = FusionId::ALL.iter().filter_map(|id| Some((*id, rows.shift_remove(id.word()).filter(fusible)?)));
+    let known: Vec<(FusionId, Fusion)> = known.collect();
+    let ids: Vec<FusionId> = known.iter().map(|(id, _)| *id).collect();
     let additions: Vec<Addition<'_>> =
-        measurement.groups.iter().map(|group| Addition::new(group, &allreduce, fusion.is_some())).collect();
-    let text = Writer { measurement, additions: &additions, fusion: fusion.as_ref() }.text();
+        measurement.groups.iter().map(|group| Addition::new(group, &allreduce, &ids)).collect();
+    let text = Writer { measurement, additions: &additions, fusions: &known }.text();
     let file = TextFile {
         path: "the overlay".to_owned(),
         relative: "overlay.yaml".to_owned(),
@@ -62,7 +66,7 @@ pub fn tune(database: Database, measurement: &Measurement) -> Result<Tuned, Meas
 }
 
 impl<'a> Addition<'a> {
-    fn new(group: &'a Group, allreduce: &AllReduce, fusible: bool) -> Self {
+    fn new(group: &'a Group, allreduce: &AllReduce, fusible: &[FusionId]) -> Self {
         let ladders: Vec<(Dtype, Vec<Step>)> = Dtype::ALL
             .iter()
             .map(|dtype| (*dtype, ladder(&group.sums, *dtype)))
@@ -74,10 +78,11 @@ impl<'a> Addition<'a> {
         let cap = caps.and_then(|caps| caps.get(&group.world_size)).map(|size| size.bytes());
         let raised = highest.filter(|highest| caps.is_some() && cap.is_none_or(|cap| cap < *highest));
         let bf16 = ladders.iter().find(|(dtype, _)| *dtype == Dtype::Bf16).map_or(&[][..], |(_, steps)| steps);
-        let fusing = if fusible { fusing(group, bf16) } else { Fusing::Unmeasured };
-        let mut fused = match fusing {
-            Fusing::UpTo(limit) => fused_ladder(group, limit),
-            Fusing::Never(_) | Fusing::Unmeasured => Vec::new(),
+        let fusing: Vec<_> = fusible.iter().map(|id| (*id, fusing(group, bf16, *id))).collect();
+        let plain = fusing.iter().find(|(id, _)| *id == FusionId::ResidualRmsnorm);
+        let mut fused = match plain {
+            Some((_, Fusing::UpTo(limit))) => fused_ladder(group, *limit),
+            _ => Vec::new(),
         };
         let same = |norm: &NormPoint| {
             let bytes = norm.bytes();
@@ -100,21 +105,29 @@ impl<'a> Addition<'a> {
         lines.extend(
             self.cap.map(|cap| format!("{world_size} ranks: symmetric memory takes messages to {}", size(cap))),
         );
-        lines.push(match self.fusing {
+        let what = |id: FusionId| match id {
+            FusionId::ResidualRmsnorm => "residual and norm",
+            FusionId::ResidualRmsnormFp8 => "residual, norm and fp8",
+            FusionId::ResidualRmsnormNvfp4 => "residual, norm and nvfp4",
+        };
+        lines.extend(self.fusing.iter().filter_map(|(id, fusing)| match fusing {
             Fusing::UpTo(limit) => {
                 let of = |step: &Step| format!("{} to {}", step.algorithm, size(step.up_to));
                 let fused: Vec<String> = self.fused.iter().map(of).collect();
-                let own = if fused.is_empty() { String::new() } else { format!(": {}", fused.join(", ")) };
-                format!("{world_size} ranks: residual and norm in the same kernel to {}{own}", size(limit))
+                let listed = *id == FusionId::ResidualRmsnorm && !fused.is_empty();
+                let own = if listed { format!(": {}", fused.join(", ")) } else { String::new() };
+                Some(format!("{world_size} ranks: {} in the same kernel to {}{own}", what(*id), size(*limit)))
             }
-            Fusing::Never(bytes) => {
-                format!(
-                    "{world_size} ranks: residual and norm in a kernel of their own, faster from {} on",
-                    size(bytes)
-                )
+            Fusing::Never(bytes) => Some(format!(
+                "{world_size} ranks: {} in a kernel of their own, faster from {} on",
+                what(*id),
+                size(*bytes)
+            )),
+            Fusing::Unmeasured if *id == FusionId::ResidualRmsnorm => {
+                Some(format!("{world_size} ranks: fusing was not measured; the record's limit stays"))
             }
-            Fusing::Unmeasured => format!("{world_size} ranks: fusing was not measured; the record's limit stays"),
-        });
+            Fusing::Unmeasured => None,
+        }));
         lines
     }
 
@@ -124,12 +137,13 @@ impl<'a> Addition<'a> {
         let resolved = database.record(record).map_err(|error| failed(error.to_string()))?;
         let table = Table::new(database.index(), &resolved).map_err(|error| failed(error.to_string()))?;
         let host = HostFacts { topology: Some(self.group.topology), multicast: Some(false), ..HostFacts::default() };
-        let ask = |dtype: Dtype, bytes: u64, fusion: FusionRequest| {
+        let name = |id: Option<AlgorithmId>| id.map_or("nothing", AlgorithmId::word);
+        let ask = |dtype: Dtype, bytes: u64, id: FusionId, fusion: FusionRequest| {
             let shape = Shape {
                 world_size: self.group.world_size,
                 dtype,
                 message: Some(bytes),
-                fusion: FusionId::ResidualRmsnorm,
+                fusion: id,
                 heads: None,
                 pipeline_parallel: 1,
                 workspace: None,
@@ -139,10 +153,9 @@ impl<'a> Addition<'a> {
         };
         for (dtype, steps) in &self.ladders {
             for sum in self.group.sums.iter().filter(|sum| sum.dtype == *dtype) {
-                let found = ask(*dtype, sum.bytes, FusionRequest::Unfused).algorithm;
+                let found = ask(*dtype, sum.bytes, FusionId::ResidualRmsnorm, FusionRequest::Unfused).algorithm;
                 let want = algorithm(steps, sum.bytes);
                 if want != found {
-                    let name = |id: Option<AlgorithmId>| id.map_or("nothing", AlgorithmId::word);
                     let (want, found) = (name(want), name(found));
                     return Err(failed(format!("{} bytes of {dtype}: {want} was measured, {found} chosen", sum.bytes)));
                 }
@@ -150,25 +163,33 @@ impl<'a> Addition<'a> {
         }
         for norm in &self.group.norms {
             let (want, bytes) = (algorithm(&self.fused, norm.bytes()), norm.bytes());
-            let found = ask(Dtype::Bf16, bytes, FusionRequest::Auto).algorithm;
+            let found = ask(Dtype::Bf16, bytes, FusionId::ResidualRmsnorm, FusionRequest::Auto).algorithm;
             if want.is_some() && want != found {
-                return Err(failed(format!("{bytes} bytes fused: {want:?} was measured, {found:?} chosen")));
+                let (want, found) = (name(want), name(found));
+                return Err(failed(format!("{bytes} bytes fused: {want} was measured, {found} chosen")));
             }
         }
-        let fused = |bytes: u64| ask(Dtype::Bf16, bytes, FusionRequest::Auto).fusion.is_some();
-        match self.fusing {
-            Fusing::UpTo(limit) if !fused(limit) => Err(failed(format!("{limit} bytes are not fused"))),
-            Fusing::Never(bytes) if fused(bytes) => Err(failed(format!("{bytes} bytes are fused"))),
-            _ => Ok(()),
+        let fused = |bytes: u64, id: FusionId| ask(Dtype::Bf16, bytes, id, FusionRequest::Auto).fusion.is_some();
+        for (id, fusing) in &self.fusing {
+            match fusing {
+                Fusing::UpTo(limit) if !fused(*limit, *id) => {
+                    return Err(failed(format!("{limit} bytes are not fused ({id})")));
+                }
+                Fusing::Never(bytes) if fused(*bytes, *id) => {
+                    return Err(failed(format!("{bytes} bytes are fused ({id})")));
+                }
+                _ => {}
+            }
         }
+        Ok(())
     }
 }
 
 struct Writer<'a> {
     measurement: &'a Measurement,
     additions: &'a [Addition<'a>],
-    /// The record's own row of the fused kernel.
-    fusion: Option<&'a Fusion>,
+    /// The record's own rows of the fused kernels.
+    fusions: &'a [(FusionId, Fusion)],
 }
 
 impl Writer<'_> {
@@ -272,11 +293,19 @@ impl Writer<'_> {
     }
 
     fn fusions(&self, text: &mut String) {
-        let Some(own) = self.fusion else { return };
+        let begin = text.len();
+        self.fusions.iter().for_each(|(id, own)| self.fusion(text, *id, own));
+        if text.len() > begin {
+            text.insert_str(begin, "fusions:\n");
+        }
+    }
+
+    fn fusion(&self, text: &mut String, id: FusionId, own: &Fusion) {
         let listed = |group: &Group| own.world_sizes.as_ref().is_none_or(|sizes| sizes.contains(&group.world_size));
-        let limit = |Addition { group, fusing, .. }: &Addition<'_>| match fusing {
-            Fusing::UpTo(limit) => Some(*limit),
-            Fusing::Never(_) if listed(group) => Some(NO_MESSAGE),
+        let concluded = |addition: &Addition<'_>| addition.fusing.iter().find(|(of, _)| *of == id).map(|(_, own)| *own);
+        let limit = |addition: &Addition<'_>| match concluded(addition)? {
+            Fusing::UpTo(limit) => Some(limit),
+            Fusing::Never(_) if listed(addition.group) => Some(NO_MESSAGE),
             Fusing::Never(_) | Fusing::Unmeasured => None,
         };
         let limits = limits(self.additions.iter().map(|addition| (addition.group, limit(addition))));
@@ -285,8 +314,11 @@ impl Writer<'_> {
         }
         let paying: Vec<&Group> =
             limits.iter().filter(|(_, limit)| *limit > NO_MESSAGE).map(|(group, _)| *group).collect();
-        let _ = write!(text, "fusions:\n  {}:\n", FusionId::ResidualRmsnorm.word());
-        let note = "residual and norm in the sum's kernel against a kernel each, bf16";
+        let _ = writeln!(text, "  {id}:");
+        let note = match id {
+            FusionId::ResidualRmsnorm => "residual and norm in the sum's kernel against a kernel each, bf16",
+            _ => "all in the sum's kernel against a kernel each for sum and norm, without the quantising",
+        };
         // A kernel that was compared and timed runs here, whatever the record only guessed.
         let support = own.support.filter(|support| *support == Support::Emulated).unwrap_or(Support::Native);
         let mut values = vec![("support", support.to_string())];

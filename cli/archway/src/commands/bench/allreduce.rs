@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use engine::plan::open_database;
 use engine_gpu::collective::Algorithm;
-use engine_gpu::kernels::Element;
+use engine_gpu::kernels::{Element, NormOutput};
 use engine_gpu::measure::{
     Launches, MeasurePlan, NormTime, Rank, SoakPlan, SoakReport, Stack, SumCase, SumTime, Times, check_everything,
     check_stall, element, on_ranks, soak, time_norms, time_sums,
@@ -165,7 +165,13 @@ fn measure(arguments: &Arguments, rank: &Rank) -> Result<Own, engine_gpu::measur
     let times = time_sums(rank, &cases, Launches::GraphAndEager)?;
     own.sums = cases.iter().zip(times).filter_map(|(case, times)| Some(SumTime::new(case, times?))).collect();
     for hidden in &arguments.hidden {
-        own.norms.extend(time_norms(rank, *hidden, &arguments.tokens, Launches::GraphAndEager)?);
+        own.norms.extend(time_norms(
+            rank,
+            *hidden,
+            &arguments.tokens,
+            &[NormOutput::Element],
+            Launches::GraphAndEager,
+        )?);
     }
     Ok(own)
 }
@@ -214,7 +220,7 @@ fn print(report: &Report) {
         "hidden", "tokens", "algorithm", "", "graph us", "spread", "eager us"
     );
     for norm in norms {
-        let NormTime { algorithm, fused, rows, width, times } = norm;
+        let NormTime { algorithm, fused, rows, width, times, .. } = norm;
         let Times { graph, spread, eager } = times;
         let eager = eager.unwrap_or(f64::NAN);
         let fused = if *fused { "fused" } else { "unfused" };
