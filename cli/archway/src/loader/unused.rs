@@ -12,7 +12,6 @@ use crate::settings::{AllReduce, Fusion, Options};
 /// What is about GPUs, where the CPU serves. Errors: a file that is not there, or is none of its kind.
 pub fn on_cpu(options: &Options) -> Result<Vec<String>> {
     check_files(options)?;
-    let word = |word: Option<String>, usual: &str| word.filter(|word| word != usual);
     let algorithm = |wish: Option<AllReduce>| word(wish.map(|wish| wish.to_string()), "auto");
     let asked = [
         ("capdb", options.capdb.clone()),
@@ -30,9 +29,14 @@ pub fn on_cpu(options: &Options) -> Result<Vec<String>> {
 pub fn on_gpus(options: &Options) -> Vec<String> {
     let asked = [
         ("threads", options.threads.map(|threads| threads.to_string())),
-        ("cpu-precision", options.cpu_precision.map(|precision| precision.to_string())),
+        ("cpu-precision", word(options.cpu_precision.map(|precision| precision.to_string()), "fast")),
     ];
     sentences(&asked, "is about the CPU, and a GPU serves: it changes nothing; leave it out, or use --device cpu")
+}
+
+/// A word that is not the usual one: settings hold defaults too.
+fn word(word: Option<String>, usual: &str) -> Option<String> {
+    word.filter(|word| word != usual)
 }
 
 fn sentences(asked: &[(&str, Option<String>)], why: &str) -> Vec<String> {
@@ -67,6 +71,8 @@ mod tests {
         assert_eq!(on_cpu(&Options { tuning: Some("none".to_owned()), ..Options::default() }).unwrap(), [""; 0]);
         let options = Options { threads: Some(3), cpu_precision: Some(CpuPrecision::Exact), ..Options::default() };
         assert_eq!(on_gpus(&options).len(), 2);
+        let usual = crate::settings::resolve(&Options::default(), None).unwrap().options;
+        assert_eq!((on_gpus(&usual), on_cpu(&usual).unwrap()), (Vec::new(), Vec::new()));
         assert_eq!(on_cpu(&options).unwrap(), [""; 0]);
     }
 

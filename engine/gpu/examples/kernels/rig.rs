@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use cudarc::driver::{CudaContext, result, sys};
-use engine_gpu::HEADS;
 use engine_gpu::compile::{Cache, CompileTarget, Nvrtc, Provider, units};
 use engine_gpu::device::Gpu;
 use engine_gpu::kernels::{KernelError, KernelSet, Launcher};

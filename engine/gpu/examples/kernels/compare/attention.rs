@@ -72,14 +72,18 @@ pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
         &[(70, 0, false), (1, 300, false), (40, 120, false)],
         &[(200, 37, false)],
     ];
+    let small = rig.small;
     for heads in SHAPES {
-        let small = rig.small;
-        let fits = |sequences: &&[Sequence]| !small || sequences.iter().all(|(_, start, _)| *start <= 1000);
-        for sequences in steps.into_iter().filter(fits) {
+        for sequences in steps.into_iter().filter(|sequences| fits(small, sequences)) {
             compare(rig, report, &compute, heads, sequences)?;
         }
     }
     Ok(())
+}
+
+/// Whether a step is compared where large ones are left out.
+pub fn fits(small: bool, sequences: &[Sequence]) -> bool {
+    !small || sequences.iter().all(|(_, start, _)| *start <= 1000)
 }
 
 /// The step, and one that fills the cache before it. Pages are in no order.

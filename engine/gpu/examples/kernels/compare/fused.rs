@@ -35,7 +35,8 @@ pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
     for kind in KINDS.into_iter().filter(|kind| kind.block_elements() > 1) {
         for (outputs, columns) in [(7, 256), (577, 512), (1536, 1536), (9001, 512), (100, 4096)] {
             for count in [1, 2, 4, 8, 9, 16] {
-                if outputs > 9000 && ![1, 4].contains(&count) {
+                let small = outputs * columns < 1 << 19 && [1, 9].contains(&count);
+                if outputs > 9000 && ![1, 4].contains(&count) || rig.small && !small {
                     continue;
                 }
                 let plain = Case { kind, outputs, columns, count, norm: false, picked: false, add: true, gate: None };
