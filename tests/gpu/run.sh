@@ -32,17 +32,21 @@ latency() {
         --max-model-len 40k --max-num-seqs 64 "$@"
 }
 
-# Every kernel in small shapes, four runs side by side; then a kernel that lacks a barrier on purpose, which must be found.
-# Those that read what the bulk copy engine writes are left out: docs/benchmarks.md says why. A minute in all.
+# Every kernel in small shapes, five runs side by side, and the streamed products in one of their own: their warps arrive at
+# barriers lane by lane for it (docs/benchmarks.md says why). Then a kernel that lacks a barrier on purpose, which must be found.
 racecheck() {
-    local check="timeout 90 compute-sanitizer --tool racecheck --error-exitcode 9" names log bad=0 running=()
-    local compare="$programs/kernels compare serial small"
-    for names in "rows norm rope logits" "product fused" "attention fresh" sampling; do
+    local check="timeout 110 compute-sanitizer --tool racecheck --error-exitcode 9" names log bad=0 running=()
+    local compare="$programs/kernels compare serial small" all=pdl,tma,clusters
+    for names in "rows norm rope logits" product fused "attention fresh" sampling; do
         log=$out/racecheck-${names%% *}.log
         $check --kernel-name-exclude kernel_substring=streamed $compare $names >"$log" 2>&1 &
         running+=("$! $log")
     done
-    ARCHWAY_FEATURES=pdl,tma,clusters,fault_missing_barrier $check $compare norm >"$out/racecheck-planted.log" 2>&1
+    log=$out/racecheck-streamed.log
+    ARCHWAY_FEATURES=$all,every_lane_arrives $check --kernel-name kernel_substring=streamed "$programs/kernels" compare serial streamed \
+        >"$log" 2>&1 &
+    running+=("$! $log")
+    ARCHWAY_FEATURES=$all,fault_missing_barrier $check $compare norm >"$out/racecheck-planted.log" 2>&1
     [ $? = 9 ] && grep -q 'Race reported' "$out/racecheck-planted.log" || { echo "a missing barrier was not found" && bad=1; }
     for run in "${running[@]}"; do
         wait "${run%% *}" || { echo "${run#* }: a race, or no end" && bad=1; }

@@ -33,6 +33,14 @@ struct Turn {
     }
 };
 
+// Lanes of a multiplying warp that say that a stage is read: one, after the warp has met. A race checker knows the order
+// through a barrier only of the lanes that arrive themselves; for it, and in no record, all of them do.
+#if ARCHWAY_HAS_EVERY_LANE_ARRIVES
+constexpr u32 ARRIVALS = WARP;
+#else
+constexpr u32 ARRIVALS = 1;
+#endif
+
 // A stage is COLUMNS columns of a tile of 16 rows, of which each warp multiplies its share.
 template <u32 INPUT_TILES, u32 COLUMNS, u32 STAGES, bool GATED>
 struct Streamed {
@@ -177,7 +185,7 @@ struct Streamed {
                 barrier_wait(full + turn.place, turn.parity);
                 multiply_stage(sums[0], odd, inputs, turn.place, chunk);
                 __syncwarp();
-                if (threadIdx.x % WARP == 0) {
+                if (threadIdx.x % WARP < ARRIVALS) {
                     barrier_arrive(empty + turn.place);
                 }
                 turn.next<STAGES>();
@@ -204,7 +212,7 @@ struct Streamed {
         if (threadIdx.x == 0) {
             for (u32 place = 0; place < STAGES; ++place) {
                 barrier_init(full + place, 1);
-                barrier_init(empty + place, WARPS);
+                barrier_init(empty + place, WARPS * ARRIVALS);
             }
             asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         }

@@ -81,11 +81,12 @@ impl Report {
 /// One operation's comparisons.
 type Part = fn(&mut Rig, &mut Report) -> Result<(), Failure>;
 
-const PARTS: [(&str, Part); 9] = [
+const PARTS: [(&str, Part); 10] = [
     ("rows", rows::run),
     ("norm", norm::run),
     ("rope", rope::run),
     ("product", product::run),
+    ("streamed", product::streamed),
     ("fused", fused::run),
     ("attention", attention::run),
     ("fresh", fresh::run),

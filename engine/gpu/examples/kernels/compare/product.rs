@@ -58,6 +58,18 @@ pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Products large enough for the copy engine, at and off the edges of a stage; few of them, for a race checker.
+pub fn streamed(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
+    let compute = Compute::new(Pool::new(8)?, Precision::Exact);
+    for (outputs, columns, count) in [(9001, 1032, 1), (2900, 4096, 8), (640, 14344, 3), (4400, 2056, 16)] {
+        let weight = rig.random.matrix(WeightType::Bf16, outputs, columns);
+        let shape = Case { kernel: "product", outputs, columns, count, float_output: false, bias: true };
+        plain(rig, report, &compute, &weight, shape)?;
+        gated(rig, report, &compute, [outputs / 2, columns, count])?;
+    }
+    Ok(())
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Case {
     kernel: &'static str,
