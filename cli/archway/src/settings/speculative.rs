@@ -44,5 +44,9 @@ mod tests {
                 "{wrong}"
             );
         }
+        // The head runs on the target's ranks: another number is refused by name, not taken and dropped.
+        let ranks =
+            r#"{"method": "eagle3", "draft_tensor_parallel_size": 1}"#.parse::<SpeculativeConfig>().unwrap_err();
+        assert!(ranks.contains("draft_tensor_parallel_size"), "{ranks}");
     }
 }

@@ -1,5 +1,7 @@
 //! Sums with residual and norm: right first, then fast.
 
+use std::fmt;
+
 use serde::Serialize;
 
 use super::quantised::compare_output;
@@ -20,6 +22,17 @@ pub struct NormCase {
     pub output: NormOutput,
     pub rows: u32,
     pub width: u32,
+}
+
+impl fmt::Display for NormCase {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { shots, element, output, rows, width } = self;
+        let shots = match shots {
+            Shots::One => "one_shot",
+            Shots::Two => "two_shot",
+        };
+        write!(formatter, "{} by {shots}, {rows} x {width} {}", fusion_name(*output), element.name())
+    }
 }
 
 /// One measured way to sum and normalise.
@@ -119,12 +132,12 @@ pub fn check_norms(rank: &Rank, cases: &[NormCase]) -> Result<usize, MeasureErro
             unsafe { rank.member.all_reduce_norm(case.shots, &buffers.norm(case), salt) }.map_err(MeasureError::from)
         };
         run()?;
-        rank.wait(|_| format!("{case:?}"))?;
+        rank.wait(|_| format!("{case}"))?;
         compare(rank, case, &buffers, salt)?;
         let graph = capture(rank, 1, |_| run())?;
         for _ in 0..2 {
             graph.launch()?;
-            rank.wait(|_| format!("{case:?}"))?;
+            rank.wait(|_| format!("{case}"))?;
             compare(rank, case, &buffers, salt)?;
         }
         compared += 3;
@@ -148,7 +161,7 @@ fn compare(rank: &Rank, case: &NormCase, buffers: &Buffers, salt: u32) -> Result
                 let before = input(case.element, round, salt + RESIDUAL, 0, index as u64);
                 let after = rounded(case.element, before + sum);
                 let found = decode(case.element, &residual, index);
-                let wrong = || format!("{case:?}: residual {index} of rank {} is {found}, not {after}", rank.rank());
+                let wrong = || format!("{case}: residual {index} of rank {} is {found}, not {after}", rank.rank());
                 if found == after { Ok(f64::from(after)) } else { Err(MeasureError::Wrong(wrong())) }
             })
             .collect::<Result<_, _>>()?;

@@ -42,7 +42,7 @@ pub(super) fn compare_output(
         if off.is_nan() || off > step {
             let rank = rank.rank();
             return Err(MeasureError::Wrong(format!(
-                "{case:?}: output {index} of rank {rank} is {value}, not {expected}"
+                "{case}: output {index} of rank {rank} is {value}, not {expected}"
             )));
         }
     }

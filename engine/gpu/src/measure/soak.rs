@@ -61,7 +61,12 @@ pub fn soak(rank: &Rank, plan: &SoakPlan) -> Result<SoakReport, MeasureError> {
         for _ in 0..REPLAYS {
             graph.launch()?;
         }
-        let name = |call: u32| format!("call {call}, {:?}", calls.get(call as usize));
+        let name = |call: u32| match calls.get(call as usize) {
+            Some(Call { algorithm, element, elements, .. }) => {
+                format!("call {call}, {} of {elements} {}", algorithm.name(), element.name())
+            }
+            None => format!("call {call}"),
+        };
         rank.wait(name)?;
         let [_, wrong, first] = rank.findings()?;
         if wrong > 0 {

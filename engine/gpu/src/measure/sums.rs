@@ -1,5 +1,7 @@
 //! Sums: right first, then fast.
 
+use std::fmt;
+
 use serde::Serialize;
 
 use super::reference::{bounds, decode, input, sum, tolerance};
@@ -17,6 +19,14 @@ pub struct SumCase {
     pub in_place: bool,
     /// Elements by which input and output begin after a multiple of 16 bytes.
     pub shift: u64,
+}
+
+impl fmt::Display for SumCase {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { algorithm, element, elements, in_place, shift } = self;
+        let place = if *in_place { "in place" } else { "out of place" };
+        write!(formatter, "{} of {elements} {}, {place}, {shift} elements off", algorithm.name(), element.name())
+    }
 }
 
 /// One measured sum.
@@ -43,7 +53,7 @@ pub fn check_sums(rank: &Rank, cases: &[SumCase]) -> Result<usize, MeasureError>
             continue;
         }
         let salt = number as u32 + 1;
-        let what = || format!("{case:?}");
+        let what = || format!("{case}");
         let padding = 64 + case.shift * case.element.bytes();
         let [input, output] = [(); 2].map(|()| rank.allocate(case.elements * case.element.bytes() + padding));
         let (input, output) = (input?, output?);
@@ -75,7 +85,7 @@ pub fn check_sums(rank: &Rank, cases: &[SumCase]) -> Result<usize, MeasureError>
         if wrong > 0 {
             let (rank, first) = (rank.rank(), first - 1);
             return Err(MeasureError::Wrong(format!(
-                "{case:?}: {wrong} wrong elements on rank {rank}, the first is {first}"
+                "{case}: {wrong} wrong elements on rank {rank}, the first is {first}"
             )));
         }
         compared += if exact { 4 } else { 1 };
@@ -105,7 +115,7 @@ fn compare_on_host(rank: &Rank, case: &SumCase, at: u64, salt: u32) -> Result<()
         if !within {
             let rank = rank.rank();
             return Err(MeasureError::Wrong(format!(
-                "{case:?}: element {index} of rank {rank} is {value}, not {expected}"
+                "{case}: element {index} of rank {rank} is {value}, not {expected}"
             )));
         }
     }
