@@ -269,3 +269,16 @@ fn an_argument_that_is_no_utf_8_is_named() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("is no UTF-8"), "{said}");
 }
+
+/// What the README shows behind `$ archway plan …`, and what the same command says.
+#[test]
+fn the_readme_shows_a_plan_as_it_is_printed() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let (_, rest) = readme.split_once("$ archway plan ").expect("the README plans a model");
+    let (command, rest) = rest.split_once('\n').unwrap();
+    let shown = rest.split("```").nth(2).and_then(|block| block.strip_prefix("text\n")).expect("what it says follows");
+    let output = archway().current_dir(root).arg("plan").args(command.split(' ')).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), shown);
+    assert_eq!(output.status.code(), Some(2), "it shows a refusal");
+}

@@ -274,3 +274,14 @@ fn an_overlay_is_shown_explained_and_compared() {
 fn text_of(output: &Output) -> String {
     text(&output.stdout)
 }
+
+/// What the README shows behind `$ capdb explain …`, and what the same command says.
+#[test]
+fn the_readme_shows_an_explanation_as_it_is_printed() {
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap();
+    let (_, rest) = readme.split_once("$ capdb explain ").expect("the README explains a decision");
+    let (command, rest) = rest.split_once('\n').unwrap();
+    let shown = rest.split("```").nth(2).and_then(|block| block.strip_prefix("text\n")).expect("what it says follows");
+    let arguments: Vec<&str> = std::iter::once("explain").chain(command.split(' ')).collect();
+    assert_eq!(text(&capdb(&arguments).stdout), shown);
+}

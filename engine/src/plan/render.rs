@@ -125,8 +125,7 @@ fn sites(text: &mut String, plan: &Plan) -> fmt::Result {
             PlanVerdict::Fallback => format!("{} (!)", site.algorithm.as_deref().unwrap_or("none")),
             PlanVerdict::Selected => site.algorithm.clone().unwrap_or_else(|| "none".to_owned()),
         };
-        writeln!(
-            text,
+        let row = format!(
             "{:<9} {:<17} {:>5} {:>9}  {:<14} {:<27} {}",
             site.phase.name(),
             site.site.name(),
@@ -135,7 +134,8 @@ fn sites(text: &mut String, plan: &Plan) -> fmt::Result {
             algorithm,
             site.fusion,
             reasons(site)
-        )?;
+        );
+        writeln!(text, "{}", row.trim_end())?;
         if site.ladder.len() > 1 && site.verdict != PlanVerdict::Refused {
             let rungs: Vec<String> = site
                 .ladder
