@@ -1,4 +1,4 @@
-//! stdout: data, and no panic when the reader has gone or the disk is full.
+//! stdout: data; stderr: talk. No panic when a reader has gone or the disk is full.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
@@ -7,6 +7,16 @@ use std::process;
 /// The standard macro panics where stdout cannot be written.
 macro_rules! println {
     ($($text:tt)*) => { $crate::output::line(::std::format_args!($($text)*)) };
+}
+
+/// The standard macro panics where stderr cannot be written.
+macro_rules! eprintln {
+    ($($text:tt)*) => { $crate::output::talk(::std::format_args!($($text)*)) };
+}
+
+/// Writes a line of talk; where it cannot be written, there is nobody to tell, and the work goes on.
+pub fn talk(text: Arguments<'_>) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
 /// Writes a line. A reader that has gone wants no more, so the program ends; anything else is an error, exit code 2.

@@ -282,3 +282,46 @@ fn the_readme_shows_a_plan_as_it_is_printed() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), shown);
     assert_eq!(output.status.code(), Some(2), "it shows a refusal");
 }
+
+/// Numbers that no machine has: an error that says what they may be, whoever set them, and no panic.
+#[test]
+fn numbers_out_of_bounds_are_refused_by_name() {
+    let tiny = concat!(env!("CARGO_MANIFEST_DIR"), "/../../engine/tests/config/llama-tiny.json");
+    let shape = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/shapes/llama-3.1-8b.json");
+    let huge = u64::MAX.to_string();
+    let (steps, many) = (u32::MAX.to_string(), "100000000");
+    for (line, said) in [
+        (vec!["plan", shape, "--gpu", "gb200", "--count", "72"], "heads_not_divisible"),
+        (vec!["plan", shape, "--gpu", "h200", "--count", &steps], "heads_not_divisible"),
+        (vec!["plan", shape, "--gpu", "h200", "--max-num-batched-tokens", many], "--max-num-batched-tokens"),
+        (vec!["serve", tiny, "--load-format", "dummy", "--max-num-batched-tokens", &huge], "--max-num-batched-tokens"),
+        (vec!["serve", tiny, "--load-format", "dummy", "--step-timeout", &huge], "--step-timeout"),
+        (vec!["serve", tiny, "--load-format", "dummy", "--step-timeout", "0"], "--step-timeout"),
+        (vec!["serve", tiny, "--load-format", "dummy", "--threads", "100000"], "--threads"),
+        (vec!["serve", tiny, "--load-format", "dummy", "--http-threads", "100000"], "--http-threads"),
+        (vec!["serve", tiny, "--load-format", "dummy", "--gpu-memory-utilization", "nan"], "0.01 to 1"),
+        (vec!["plan", shape, "--gpu", "h200", "--speculative", "eagle3", "--speculative-num-steps", &steps], "1 to 32"),
+        (vec!["plan", shape, "--gpu", "h200", "--speculative", "eagle3", "--draft-hidden", &huge], "--draft-hidden"),
+        (vec!["plan", shape, "--gpu", "h200", "--speculative", "eagle3", "--draft-size", &huge], "--draft-size"),
+        (vec!["bench", "latency", "--model", tiny, "--load-format", "dummy", "--input-len", &huge], "--input-len"),
+    ] {
+        let (code, _, err) = run(&line);
+        assert_eq!(code, 2, "{line:?}: {err}");
+        assert!(err.contains(said) && !err.contains("panicked"), "{line:?}: {err}");
+    }
+}
+
+#[test]
+fn what_is_no_tuning_is_not_written_over() {
+    let figures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../engine/tests/data/tuning/two-h200.json");
+    let folder = tempfile::tempdir().unwrap();
+    let (notes, site) = (folder.path().join("notes.txt"), folder.path().join("site.yaml"));
+    std::fs::write(&notes, "not to be lost").unwrap();
+    let (code, _, err) = run(&["tune", "--from", figures, "--out", notes.to_str().unwrap()]);
+    assert_eq!((code, std::fs::read_to_string(&notes).unwrap().as_str()), (2, "not to be lost"), "{err}");
+    assert!(err.contains("no tuning"), "{err}");
+    for _ in 0..2 {
+        let (code, _, err) = run(&["tune", "--from", figures, "--out", site.to_str().unwrap()]);
+        assert_eq!(code, 0, "{err}");
+    }
+}

@@ -285,3 +285,11 @@ fn the_readme_shows_an_explanation_as_it_is_printed() {
     let arguments: Vec<&str> = std::iter::once("explain").chain(command.split(' ')).collect();
     assert_eq!(text(&capdb(&arguments).stdout), shown);
 }
+
+#[test]
+fn a_folder_without_cases_is_no_success() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = capdb(&["test", "--cases", folder.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("no cases"), "{output:?}");
+}

@@ -66,18 +66,25 @@ fn workspace(sites: &[SiteReport], ranks: usize, is_gpu: bool) -> u64 {
     (2 + u64::from(has_buffer(sites))) * half_window(sites, ranks)
 }
 
+/// Rows of a step, and sequences: every number up to these is planned for.
+const MOST_ROWS: usize = 1 << 20;
+
 fn check(request: &PlanRequest) -> Result<(), PlanError> {
     let ranks = request.tensor_parallel;
     if ranks == 0 || request.max_rows == 0 || request.max_sequences == 0 {
         return Err(PlanError::Shape("ranks, batched tokens and sequences must be at least 1".to_owned()));
+    }
+    if request.max_rows > MOST_ROWS || request.max_sequences > MOST_ROWS {
+        return Err(PlanError::Shape(format!("batched tokens and sequences must be at most {MOST_ROWS}")));
     }
     if let Machine::Gpu(gpu) = &request.machine
         && gpu.count < ranks
     {
         return Err(PlanError::TooFewDevices { tensor_parallel: ranks, count: gpu.count });
     }
-    // On GPUs the decision itself refuses it, with its reason; on a CPU nobody else does.
-    if matches!(request.machine, Machine::Cpu(_)) && !request.config.heads.is_multiple_of(ranks) {
+    // On GPUs the decision itself refuses it, with its reason, as long as every rank has a head; on a CPU nobody else does.
+    let alone = matches!(request.machine, Machine::Cpu(_)) || ranks > request.config.heads;
+    if alone && !request.config.heads.is_multiple_of(ranks) {
         let fitting: Vec<String> = (1..=request.config.heads)
             .filter(|ranks| request.config.heads.is_multiple_of(*ranks))
             .map(|ranks| ranks.to_string())

@@ -14,6 +14,8 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut command = crate::cli::Cli::command();
-    clap_complete::generate(arguments.shell, &mut command, "archway", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut command, "archway", &mut script);
+    println!("{}", String::from_utf8_lossy(&script).trim_end());
     Ok(ExitCode::SUCCESS)
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use engine::load::read_config;
 use engine::model::ModelConfig;
@@ -18,6 +18,8 @@ use crate::settings::{Bytes, Options, resolve};
 
 /// Draft tokens of most published heads.
 const DRAFT_VOCABULARY: usize = 32000;
+/// Weights of a draft model, in bytes.
+const LARGEST_DRAFT: u64 = 1 << 44;
 
 /// Plan a model on GPUs that nobody needs to own, or on this CPU.
 ///
@@ -52,8 +54,8 @@ pub struct Arguments {
     #[arg(long, value_name = "VERSION", requires = "gpu", help_heading = "Machine")]
     nccl: Option<Version>,
     /// Hidden size of a draft model that is planned without its files. Default: the model's.
-    #[arg(long, value_name = "SIZE", help_heading = "Speculation")]
-    draft_hidden: Option<usize>,
+    #[arg(long, value_name = "SIZE", value_parser = clap::value_parser!(u32).range(1..=1 << 20), help_heading = "Speculation")]
+    draft_hidden: Option<u32>,
     /// Weights of a draft model that is planned without its files.
     #[arg(long, value_name = "SIZE", help_heading = "Speculation")]
     draft_size: Option<Bytes>,
@@ -114,12 +116,14 @@ fn speculation(
         let shape = opened.as_ref().map(|opened| loader::speculation::planned(opened, element));
         return Ok((shape, opened.as_ref().map(loader::speculation::report)));
     }
+    let draft_bytes = arguments.draft_size.map_or(0, |size| size.0);
+    ensure!(draft_bytes <= LARGEST_DRAFT, "--draft-size {draft_bytes}: no machine holds so much; at most 16 TiB");
     let shape = SpeculationShape {
         verify_tokens: asked.shape.verify_tokens,
         steps: asked.shape.steps,
-        draft_hidden: arguments.draft_hidden.unwrap_or(config.hidden),
+        draft_hidden: arguments.draft_hidden.map_or(config.hidden, |hidden| hidden as usize),
         draft_vocabulary: DRAFT_VOCABULARY.min(config.vocabulary),
-        draft_bytes: arguments.draft_size.map_or(0, |size| size.0),
+        draft_bytes,
         draft_cache_bytes: 0,
     };
     Ok((Some(shape), None))

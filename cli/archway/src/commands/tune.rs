@@ -1,6 +1,7 @@
 //! `archway tune`: which all-reduce is fastest on this machine at which size, measured, as a site overlay.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -84,6 +85,16 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Errors: something that is no tuning stands where one is to be written.
+fn replaces_a_tuning(target: &Path) -> Result<()> {
+    let Ok(file) = fs::File::open(target) else { return Ok(()) };
+    let mut text = Vec::new();
+    file.take(1 << 16).read_to_end(&mut text)?;
+    let is_tuning = String::from_utf8_lossy(&text).lines().any(|line| line.starts_with("schema: overlay/"));
+    ensure!(text.is_empty() || is_tuning, "it is there, and it is no tuning; name another");
+    Ok(())
+}
+
 /// Before the work: what it gives can be written, and nothing that was given is written over.
 fn check_files(arguments: &Arguments) -> Result<()> {
     let mut files: Vec<(&str, PathBuf)> = Vec::new();
@@ -95,6 +106,9 @@ fn check_files(arguments: &Arguments) -> Result<()> {
         let target = writable(file).context(flag)?;
         if let Some((other, _)) = files.iter().find(|(_, known)| *known == target) {
             anyhow::bail!("{flag} {}: {other} names the same file; name another", file.display());
+        }
+        if flag == "--out" {
+            replaces_a_tuning(&target).with_context(|| format!("--out {}", file.display()))?;
         }
         files.push((flag, target));
     }

@@ -59,7 +59,7 @@ fn shape([steps, topk, tokens]: [Option<u32>; 3]) -> Result<DraftShape> {
         bail!("a tree of {topk} branches needs --speculative-num-steps and --speculative-num-draft-tokens too");
     }
     let steps = steps.unwrap_or_else(|| tokens.map_or(STEPS, |tokens| tokens.saturating_sub(1)));
-    let tokens = tokens.unwrap_or(steps + 1);
+    let tokens = tokens.unwrap_or(steps.saturating_add(1));
     DraftShape::new(steps as usize, topk as usize, tokens as usize).map_err(anyhow::Error::msg)
 }
 

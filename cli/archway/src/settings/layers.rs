@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
+use super::bounds;
 use super::defaults::defaults;
 use super::file;
 use super::options::Options;
@@ -41,6 +42,8 @@ pub struct Resolved {
 
 /// Lays flags over the file over the defaults.
 pub fn resolve(flags: &Options, path: Option<&Path>) -> Result<Resolved> {
+    // A number that is none has no place in a layer.
+    bounds::check(flags, |_| Some(Origin::Flag))?;
     let mut values = Map::new();
     let mut origins: Vec<(String, Origin)> = Vec::new();
     let mut lay = |layer: Map<String, Value>, origin: &dyn Fn(&str) -> Origin| {
@@ -60,9 +63,11 @@ pub fn resolve(flags: &Options, path: Option<&Path>) -> Result<Resolved> {
         lay(to_map(&options)?, &place);
     }
     lay(to_map(flags)?, &|_| Origin::Flag);
-    let options =
+    let options: Options =
         serde_json::from_value(Value::Object(values)).context("the layers of settings do not fit together")?;
-    Ok(Resolved { options, origins })
+    let resolved = Resolved { options, origins };
+    bounds::check(&resolved.options, |key| resolved.origin(key).cloned())?;
+    Ok(resolved)
 }
 
 /// The keys that are set.

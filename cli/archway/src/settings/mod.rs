@@ -1,5 +1,6 @@
 //! Settings of the server: flags, a file with the same keys, and defaults; every value knows who set it.
 
+mod bounds;
 mod defaults;
 mod file;
 mod foreign;

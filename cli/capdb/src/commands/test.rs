@@ -47,5 +47,9 @@ pub fn run(args: &Args, source: &Source) -> Result<ExitCode> {
     if !result.problems.is_empty() {
         return Ok(ExitCode::from(2));
     }
+    if let Some(path) = args.cases.as_ref().filter(|_| result.outcomes.is_empty()) {
+        output::talk(format_args!("error: there are no cases in {}", path.display()));
+        return Ok(ExitCode::from(2));
+    }
     Ok(found(result.failed() > 0))
 }

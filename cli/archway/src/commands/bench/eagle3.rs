@@ -119,14 +119,15 @@ struct Simulated {
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     ensure!(arguments.runs > 0 && arguments.batch_size > 0, "--runs and --batch-size must be at least 1");
     let options = resolve(&arguments.options, None)?.options;
-    if loader::speculation::asked(&options)?.is_none() {
+    let Some(loader::speculation::Asked { shape, .. }) = loader::speculation::asked(&options)? else {
         bail!("no draft model is given; set --speculative-draft-model-path to an EAGLE-3 head's folder");
-    }
-    if let (Some(length), Some(steps)) = (arguments.simulate_accept_length, options.speculative_num_steps) {
+    };
+    if let Some(length) = arguments.simulate_accept_length {
+        let drafted = shape.steps.min(shape.verify_tokens.saturating_sub(1));
+        let most = drafted + 1;
         ensure!(
-            length <= f64::from(steps) + 1.0,
-            "--simulate-accept-length {length}: {steps} drafted tokens give {} at most",
-            steps + 1
+            length <= most as f64,
+            "--simulate-accept-length {length}: {drafted} drafted tokens give {most} at most"
         );
     }
     let plain = loader::prepare(&without_speculation(&options))?.load()?;

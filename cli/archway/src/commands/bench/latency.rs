@@ -1,5 +1,6 @@
 //! `archway bench latency`: one batch at a time, as in `vllm bench latency`.
 
+use std::ops::RangeInclusive;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -62,9 +63,13 @@ struct Report {
     prefill_tokens_per_second: Summary,
 }
 
+/// Longer than any context.
+pub(super) const LENGTHS: RangeInclusive<usize> = 1..=1 << 20;
+
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     ensure!(arguments.runs > 0, "--runs must be at least 1");
-    ensure!(arguments.input_len > 0 && arguments.output_len > 0, "--input-len and --output-len must be at least 1");
+    let lengths = [arguments.input_len, arguments.output_len as usize];
+    ensure!(lengths.iter().all(|length| LENGTHS.contains(length)), "--input-len and --output-len must be 1 to 1048576");
     ensure!(arguments.batch_size > 0, "--batch-size must be at least 1");
     let service = loader::prepare(&resolve(&arguments.options, None)?.options)?.load()?;
     let mut random = Random::new(arguments.options.seed.unwrap_or(0));

@@ -12,6 +12,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::latency::LENGTHS;
 use super::report;
 use super::stream::{Answer, Target};
 use crate::numbers::{Random, Summary};
@@ -84,7 +85,8 @@ struct Measure {
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     ensure!(arguments.num_prompts > 0 && arguments.runs > 0, "--num-prompts and --runs must be at least 1");
-    ensure!(arguments.random_input_len > 0 && arguments.random_output_len > 0, "lengths must be at least 1");
+    let lengths = [arguments.random_input_len, arguments.random_output_len as usize];
+    ensure!(lengths.iter().all(|length| LENGTHS.contains(length)), "lengths must be 1 to 1048576");
     ensure!(arguments.request_rate > 0.0, "--request-rate must be above 0");
     ensure!(arguments.max_concurrency != Some(0), "--max-concurrency must be at least 1");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
