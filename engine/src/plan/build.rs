@@ -67,7 +67,7 @@ fn workspace(sites: &[SiteReport], ranks: usize, is_gpu: bool) -> u64 {
 }
 
 /// Rows of a step, and sequences: every number up to these is planned for.
-const MOST_ROWS: usize = 1 << 20;
+pub const MOST_ROWS: usize = 1 << 20;
 
 fn check(request: &PlanRequest) -> Result<(), PlanError> {
     let ranks = request.tensor_parallel;

@@ -18,7 +18,7 @@ mod sites;
 pub mod tuning;
 mod windows;
 
-pub use build::build;
+pub use build::{MOST_ROWS, build};
 /// The database's own words, so that nobody else has to import `capdb`.
 pub use capdb::{
     database::Database,

@@ -1,6 +1,7 @@
 //! What numbers may be, whoever set them.
 
 use anyhow::{Result, ensure};
+use engine::plan::MOST_ROWS;
 
 use super::Options;
 use super::layers::Origin;
@@ -9,8 +10,6 @@ use super::layers::Origin;
 const DAY: u64 = 24 * 3600;
 /// More threads than a machine has processors several times over.
 const THREADS: u64 = 1024;
-/// Tokens and sequences of a step: every row up to these is planned for.
-const ROWS: u64 = 1 << 20;
 
 /// Errors: a number lies outside its bounds; says who set it.
 pub fn check(options: &Options, origin: impl Fn(&str) -> Option<Origin>) -> Result<()> {
@@ -18,8 +17,8 @@ pub fn check(options: &Options, origin: impl Fn(&str) -> Option<Origin>) -> Resu
     let numbers = [
         ("threads", wide(options.threads), 1, THREADS),
         ("http-threads", wide(options.http_threads), 1, THREADS),
-        ("max-num-seqs", wide(options.max_num_seqs), 1, ROWS),
-        ("max-num-batched-tokens", options.max_num_batched_tokens.map(|count| count.0), 1, ROWS),
+        ("max-num-seqs", wide(options.max_num_seqs), 1, MOST_ROWS as u64),
+        ("max-num-batched-tokens", options.max_num_batched_tokens.map(|count| count.0), 1, MOST_ROWS as u64),
         ("step-timeout", options.step_timeout, 1, DAY),
         ("shutdown-timeout", options.shutdown_timeout, 0, DAY),
         ("sse-keep-alive-interval", options.sse_keep_alive_interval, 0, DAY),

@@ -15,10 +15,16 @@ const PAIRS: u32 = 16;
 /// Blocks of a cluster, and rows of a step up to which clusters put the parts of a context together: with more rows there
 /// are few parts of each. The first is the twin of `CLUSTER` in `kernels/attention/joined.cuh`.
 const CLUSTER: u32 = 8;
-pub(crate) const JOINED_ROWS: usize = 4;
+const JOINED_ROWS: usize = 4;
 /// Positions up to which they do: beyond, the parts go through the workspace, and blocks that start eight at a time only
 /// lose time (`kernels/attention/README.md`).
-pub(crate) const JOINED_CONTEXT: usize = 1024;
+const JOINED_CONTEXT: usize = 1024;
+
+/// Whether clusters put parts together in steps of `rows` rows whose sequences have at most `longest` positions: decided when
+/// a pass is recorded, for every step that it may be replayed for.
+pub(crate) const fn is_joined(rows: usize, longest: usize) -> bool {
+    rows <= JOINED_ROWS && longest <= JOINED_CONTEXT
+}
 
 pub(super) struct AttentionKernels {
     split: Kernel,
@@ -206,9 +212,7 @@ pub unsafe fn attend(launcher: &Launcher, kernels: &KernelSet, attend: &Attend) 
         return Err(KernelError::Shape { kernel: "attend", what, why });
     };
     let bundles = attend.geometry.bundles() as u32;
-    // Decided when a pass is recorded, for every step that it may be replayed for.
-    let short = attend.rows as usize <= JOINED_ROWS && attend.longest <= JOINED_CONTEXT;
-    let joined = family.joined.filter(|_| short);
+    let joined = family.joined.filter(|_| is_joined(attend.rows as usize, attend.longest));
     let items = attend.geometry.split_grid(attend.rows as usize) as u32;
     let grid = [if joined.is_some() { items.next_multiple_of(CLUSTER) } else { items }, bundles];
     let shape = Shape { grid, threads: WARPS * 32, shared: shared(head) };

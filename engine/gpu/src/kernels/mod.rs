@@ -32,8 +32,8 @@ pub use allreduce::{
     AllReduceKernels, Check, CheckStep, Element, GroupView, NormOutput, Reduce, ReduceNorm, Shots, check, norm_space,
     reduce, reduce_norm, reduce_space,
 };
+pub(crate) use attention::is_joined;
 pub use attention::{Attend, AttentionSpace, Fresh, attend};
-pub(crate) use attention::{JOINED_CONTEXT, JOINED_ROWS};
 pub use copy::{Add, CopyColumns, Gather, Widen, add, copy_columns, gather, widen};
 pub use embedding::{Embed, embed};
 pub use format::Format;

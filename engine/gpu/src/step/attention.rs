@@ -3,7 +3,7 @@
 use engine::backend::{HeadGroups, StepInput};
 
 use super::{AttentionItem, PAGE};
-use crate::kernels::{JOINED_CONTEXT, JOINED_ROWS};
+use crate::kernels::is_joined;
 
 /// Pairs of (row, query head) in a tile of the tensor cores.
 const PAIRS: usize = 16;
@@ -60,8 +60,9 @@ impl AttentionGeometry {
         rows + self.extra_items
     }
 
-    /// Cuts the step: items of the kernel that splits the context, then of the one that does not.
-    pub fn cut(&self, input: &StepInput, split: &mut Vec<AttentionItem>, whole: &mut Vec<AttentionItem>) {
+    /// Cuts the step: items of the kernel that splits the context, then of the one that does not. No sequence of any step that
+    /// the same passes may run has more than `longest` positions.
+    pub fn cut(&self, input: &StepInput, longest: usize, [split, whole]: [&mut Vec<AttentionItem>; 2]) {
         split.clear();
         whole.clear();
         let tiles = |rows: usize| rows.div_ceil(self.tile_rows);
@@ -75,7 +76,7 @@ impl AttentionGeometry {
             .sum();
         // Parts this long make at most `extra_items` more items than there are tiles.
         let part = positions.div_ceil(self.extra_items).next_multiple_of(SHORTEST_PART).max(SHORTEST_PART);
-        let part = part.max(joined_part(input));
+        let part = part.max(if is_joined(input.rows(), longest) { joined_part(input) } else { 0 });
         for (index, segment) in input.segments.iter().enumerate() {
             let (rows_each, items) =
                 if few(segment.rows) { (self.tile_rows, &mut *split) } else { (WARPS * self.tile_rows, &mut *whole) };
@@ -91,11 +92,10 @@ impl AttentionGeometry {
     }
 }
 
-/// Length of parts that one cluster puts together, for few rows over contexts that are short enough.
+/// Length of parts that one cluster puts together.
 fn joined_part(input: &StepInput) -> usize {
     let longest = input.segments.iter().map(|segment| segment.start + segment.rows).max().unwrap_or(0);
-    let joined = input.rows() <= JOINED_ROWS && longest <= JOINED_CONTEXT;
-    if joined { longest.div_ceil(JOINED_PARTS).next_multiple_of(PAGE) } else { 0 }
+    longest.div_ceil(JOINED_PARTS).next_multiple_of(PAGE)
 }
 
 /// The parts of one tile.
@@ -131,13 +131,14 @@ mod tests {
             segments in proptest::collection::vec((1usize..70, 0usize..3000, any::<bool>()), 1..12),
             group in 1usize..40,
             cached_heads in 1usize..9,
+            longest in prop_oneof![Just(1024usize), Just(1 << 20)],
         ) {
             let groups = HeadGroups { query_heads: group * cached_heads, group, offset: 0 };
             let geometry = AttentionGeometry::new(&groups, cached_heads, 132);
             let mut input = StepInput::default();
             input.segments.extend(segments.iter().map(|(rows, start, tree)| segment(*rows, *start, *tree)));
             let (mut split, mut whole) = (Vec::new(), Vec::new());
-            geometry.cut(&input, &mut split, &mut whole);
+            geometry.cut(&input, longest, [&mut split, &mut whole]);
             let rows: usize = segments.iter().map(|(rows, ..)| rows).sum();
             prop_assert!(split.len() <= geometry.split_grid(rows), "{} items for {rows} rows", split.len());
             prop_assert!(whole.len() <= rows);

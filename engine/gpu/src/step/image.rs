@@ -49,7 +49,8 @@ impl StepImage {
         self.check(input, padded_rows)?;
         let layout = self.layout;
         let rows = padded_rows.max(input.rows());
-        self.geometry.cut(input, &mut self.split, &mut self.whole);
+        let longest = self.longest_context();
+        self.geometry.cut(input, longest, [&mut self.split, &mut self.whole]);
         for (at, values) in [(layout.tokens, &input.tokens), (layout.positions, &input.positions)] {
             self.write_padded(at, values, rows, 0);
         }
