@@ -32,36 +32,58 @@ latency() {
         --max-model-len 40k --max-num-seqs 64 "$@"
 }
 
-# Every kernel in small shapes, five runs side by side, and the streamed products in one of their own: their warps arrive at
-# barriers lane by lane for it (docs/benchmarks.md says why). Then a kernel that lacks a barrier on purpose, which must be found.
-racecheck() {
-    local check="timeout 110 compute-sanitizer --tool racecheck --error-exitcode 9" names log bad=0 running=()
-    local compare="$programs/kernels compare serial small" all=pdl,tma,clusters
-    for names in "rows norm rope logits" product fused "attention fresh" sampling; do
-        log=$out/racecheck-${names%% *}.log
-        $check --kernel-name-exclude kernel_substring=streamed $compare $names >"$log" 2>&1 &
-        running+=("$! $log")
-    done
-    log=$out/racecheck-streamed.log
-    ARCHWAY_FEATURES=$all,every_lane_arrives $check --kernel-name kernel_substring=streamed "$programs/kernels" compare serial streamed \
-        >"$log" 2>&1 &
+# Kernels are compiled once, then runs start side by side, each under a checker: begin LOG COMMAND...
+running=()
+begin() {
+    local log=$out/$1.log
+    shift
+    timeout 100 compute-sanitizer --error-exitcode 9 "$@" >"$log" 2>&1 &
     running+=("$! $log")
-    ARCHWAY_FEATURES=$all,fault_missing_barrier $check $compare norm >"$out/racecheck-planted.log" 2>&1
-    [ $? = 9 ] && grep -q 'Race reported' "$out/racecheck-planted.log" || { echo "a missing barrier was not found" && bad=1; }
+}
+
+ended() {
+    local bad=0 run
     for run in "${running[@]}"; do
-        wait "${run%% *}" || { echo "${run#* }: a race, or no end" && bad=1; }
-        tail -n 3 "${run#* }"
+        wait "${run%% *}" || { echo "${run#* }: the checker found something, or a comparison failed, or no end" && bad=1; }
+        grep -e ' after ' -e FAILED -e SUMMARY "${run#* }"
     done
+    running=()
     return $bad
+}
+
+# Every kernel in all shapes; one after another, as kernels run without dependent launch.
+memcheck() {
+    "$programs/kernels" compile || return
+    local share
+    for share in 1/5 2/5 3/5 4/5 5/5; do
+        begin "memcheck-${share%/*}" --tool memcheck "$programs/kernels" compare serial $share
+    done
+    ended
+}
+
+# Every kernel in small shapes, and the streamed products in a run of their own: their warps arrive at barriers lane by
+# lane for it (docs/benchmarks.md says why). Then a kernel that lacks a barrier on purpose, which must be found.
+racecheck() {
+    "$programs/kernels" compile || return
+    local share bad=0 small=("$programs/kernels" compare serial small) all=pdl,tma,clusters
+    for share in 1/6 2/6 3/6 4/6 5/6 6/6; do
+        begin "racecheck-${share%/*}" --tool racecheck --kernel-name-exclude kernel_substring=streamed "${small[@]}" $share \
+            rows norm rope logits product fused attention fresh sampling
+    done
+    ARCHWAY_FEATURES=$all,every_lane_arrives@streamed begin racecheck-streamed --tool racecheck \
+        --kernel-name kernel_substring=streamed "${small[@]}" streamed
+    ARCHWAY_FEATURES=$all,fault_missing_barrier@norm timeout 100 compute-sanitizer --tool racecheck --error-exitcode 9 \
+        "${small[@]}" norm >"$out/racecheck-planted.log" 2>&1
+    [ $? = 9 ] && grep -q 'Race reported' "$out/racecheck-planted.log" || { echo "a missing barrier was not found" && bad=1; }
+    ended && return $bad
 }
 
 for chosen in $parts; do
     case $chosen in
     doctor) part doctor "$programs/archway" doctor ;;
     kernels) LINES_SHOWN=40 part kernels "$programs/kernels" compare ;;
-    # Under the checkers kernels run one after another, as they do without dependent launch.
-    memcheck) part memcheck compute-sanitizer --tool memcheck --error-exitcode 9 "$programs/kernels" compare serial ;;
-    racecheck) LINES_SHOWN=40 part racecheck racecheck ;;
+    memcheck) LINES_SHOWN=60 part memcheck memcheck ;;
+    racecheck) LINES_SHOWN=80 part racecheck racecheck ;;
     models) LINES_SHOWN=60 part models "$programs/models" "$root/tests/golden" ;;
     faults) part faults "$programs/faults" ;;
     ranks)

@@ -1,14 +1,13 @@
 //! The device, its kernels, and memory that notices what is written past its end.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytemuck::Pod;
 use cudarc::driver::{CudaContext, result, sys};
-use engine_gpu::compile::{Cache, CompileTarget, Nvrtc, Provider, units};
 use engine_gpu::device::Gpu;
 use engine_gpu::kernels::{KernelError, KernelSet, Launcher};
 
+use crate::compile::{compile, features};
 use crate::random::Random;
 
 pub type Failure = Box<dyn std::error::Error>;
@@ -24,31 +23,47 @@ pub struct Rig {
     pub random: Random,
     /// Large shapes are left out.
     pub small: bool,
+    pub share: Share,
+}
+
+/// One process's share of the cases, where several divide them: every `of`th group of cases, from `index` on.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    pub index: usize,
+    pub of: usize,
+    met: usize,
+}
+
+impl Share {
+    pub const WHOLE: Self = Self { index: 0, of: 1, met: 0 };
+
+    /// From `2/3`. None if that is no such word, or no share.
+    pub fn of(word: &str) -> Option<Self> {
+        let (index, of) = word.split_once('/')?;
+        let (index, of): (usize, usize) = (index.parse().ok()?, of.parse().ok()?);
+        (1..=of).contains(&index).then(|| Self { index: index - 1, of, met: 0 })
+    }
 }
 
 impl Rig {
-    /// With attention for these head dimensions. Compiles for `ARCHWAY_TARGET` (`sm_90a`) with the features `ARCHWAY_FEATURES` (`pdl,tma,clusters`).
+    /// With attention for these head dimensions, and kernels as [`compile`] makes them.
     pub fn open(programmatic: bool, heads: &[u32]) -> Result<Self, Failure> {
-        let variable = |name: &str, usual: &str| std::env::var(name).unwrap_or_else(|_| usual.to_owned());
-        let named = variable("ARCHWAY_FEATURES", "pdl,tma,clusters");
-        let mut features = BTreeMap::from(["pdl", "tma", "clusters"].map(|name| (name.to_owned(), false)));
-        features.extend(named.split(',').filter(|name| !name.is_empty()).map(|name| (name.to_owned(), true)));
-        let programmatic = programmatic && features["pdl"];
-        let target = CompileTarget { target: variable("ARCHWAY_TARGET", "sm_90a"), features, probed: Vec::new() };
-        let cache = Some(Cache::new(std::env::temp_dir().join("archway-kernels")));
-        let provider = Provider { target, pack: None, cache, compiler: Nvrtc::open() };
+        let compiled = compile(heads)?;
         let gpu = Gpu::open(0)?;
-        let start = std::time::Instant::now();
-        let units = units(heads);
-        let compiled = provider.get_all(&units)?;
-        println!("kernels compiled after {:.2} s", start.elapsed().as_secs_f64());
         let kernels = KernelSet::load(&gpu.context, heads, |unit| -> Result<Vec<u8>, Failure> {
-            let at = units.iter().position(|other| other == unit).ok_or("a unit that was not compiled")?;
-            Ok(compiled[at].0.cubin.clone())
+            let found = compiled.iter().find(|(other, _)| other == unit).ok_or("a unit that was not compiled")?;
+            Ok(found.1.cubin.clone())
         })?;
-        println!("kernels ready after {:.2} s", start.elapsed().as_secs_f64());
+        let programmatic = programmatic && features().0["pdl"];
         let launcher = Launcher::new(Arc::clone(&gpu.stream), programmatic, gpu.multiprocessors);
-        Ok(Self { gpu, launcher, kernels, random: Random(1), small: false })
+        Ok(Self { gpu, launcher, kernels, random: Random(1), small: false, share: Share::WHOLE })
+    }
+
+    /// Whether the next group of cases is this process's.
+    pub fn mine(&mut self) -> bool {
+        let turn = self.share.met % self.share.of;
+        self.share.met += 1;
+        turn == self.share.index
     }
 
     pub fn random_bf16(&mut self, count: usize) -> Result<Memory, Failure> {

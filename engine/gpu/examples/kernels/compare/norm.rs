@@ -4,13 +4,11 @@ use engine_cpu::kernels::{Compute, Pool, Precision};
 use engine_gpu::kernels::{self, Norm, NormBlocks};
 use half::bf16;
 
-use super::Report;
+use super::{ROUNDING, Report};
 use crate::random::floats;
 use crate::rig::{Failure, Rig, launched};
 
 const EPSILON: f32 = 1e-5;
-/// One rounding to bf16.
-const ROUNDING: f64 = 3e-3;
 
 pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
     let compute = Compute::new(Pool::new(1)?, Precision::Exact);

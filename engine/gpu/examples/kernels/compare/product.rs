@@ -1,58 +1,54 @@
 //! Products of few rows, in every format.
 
 use engine::backend::MatrixPart;
-use engine::model::Activation;
 use engine::weights::{TensorView, WeightType};
 use engine_cpu::kernels::{Compute, Pool, Precision, QuantMatrix};
 use engine_gpu::kernels::{self, Format, Product, QuantisedProduct};
 use half::bf16;
 
-use super::Report;
+use super::gated::gated;
+use super::{ROUNDING, Report};
 use crate::random::{KINDS, floats};
 use crate::rig::{Failure, Memory, Rig, launched};
 
 /// Sums in f32 in another order.
 const SUMS: f64 = 1e-5;
-/// One rounding to bf16.
-const ROUNDING: f64 = 3e-3;
 /// Most elements of a weight where large shapes are left out.
 const SMALL: usize = 1 << 20;
 /// Every number of rows at and off the edge of a tile.
 const COUNTS: [usize; 14] = [1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 32, 33, 63, 64];
+const FEW_COUNTS: [usize; 4] = [1, 8, 16, 33];
+const QUANTISED_COUNTS: [usize; 12] = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33];
+const FEW_QUANTISED_COUNTS: [usize; 4] = [1, 3, 9, 17];
 
 pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
-    let compute = Compute::new(Pool::new(8)?, Precision::Exact);
+    let compute = Compute::new(Pool::share(1)?, Precision::Exact);
     let small = rig.small;
-    let fits = |(outputs, columns): &(usize, usize)| !small || outputs * columns <= SMALL;
-    for (outputs, columns) in
-        [(16, 8), (17, 64), (100, 576), (1000, 1032), (6144, 4096), (256, 14336), (33, 40), (9001, 1032), (1100, 14344)]
-            .into_iter()
-            .filter(fits)
-    {
-        for count in
-            COUNTS.into_iter().filter(|count| outputs < 6000 && columns < 14344 || [1, 8, 16, 33].contains(count))
-        {
-            let weight = rig.random.matrix(WeightType::Bf16, outputs, columns);
-            for (float_output, bias) in [(false, true), (true, false)] {
-                let shape = Case { kernel: "product", outputs, columns, count, float_output, bias };
-                plain(rig, report, &compute, &weight, shape)?;
-            }
-        }
+    let fits = |[outputs, columns]: &[usize; 2]| !small || outputs * columns <= SMALL;
+    let shapes = [
+        [16, 8],
+        [17, 64],
+        [100, 576],
+        [1000, 1032],
+        [6144, 4096],
+        [256, 14336],
+        [33, 40],
+        [9001, 1032],
+        [1100, 14344],
+    ];
+    for [outputs, columns] in shapes.into_iter().filter(fits) {
+        let all = outputs < 6000 && columns < 14344;
+        let counts = if all { &COUNTS[..] } else { &FEW_COUNTS };
+        plain(rig, report, &compute, WeightType::Bf16, [outputs, columns], counts)?;
     }
-    for (outputs, columns) in [(8, 8), (13, 64), (1536, 576), (700, 4096), (3333, 2056)].into_iter().filter(fits) {
-        for count in COUNTS {
-            gated(rig, report, &compute, [outputs, columns, count])?;
-        }
+    let shapes = [[8, 8], [13, 64], [1536, 576], [700, 4096], [3333, 2056]];
+    for shape in shapes.into_iter().filter(fits) {
+        gated(rig, report, &compute, shape, &COUNTS)?;
     }
     for kind in KINDS.into_iter().filter(|kind| kind.block_elements() > 1) {
-        for (outputs, columns) in [(7, 256), (130, 1536), (577, 4096), (2113, 768)].into_iter().filter(fits) {
-            let counts = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33];
-            for count in counts.into_iter().filter(|count| !small || [1, 3, 9, 17].contains(count)) {
-                let weight = rig.random.matrix(kind, outputs, columns);
-                let case =
-                    Case { kernel: "quantised_product", outputs, columns, count, float_output: true, bias: true };
-                plain(rig, report, &compute, &weight, case)?;
-            }
+        for shape in [[7, 256], [130, 1536], [577, 4096], [2113, 768]].into_iter().filter(fits) {
+            let counts = if small { &FEW_QUANTISED_COUNTS[..] } else { &QUANTISED_COUNTS };
+            plain(rig, report, &compute, kind, shape, counts)?;
         }
     }
     Ok(())
@@ -60,24 +56,12 @@ pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
 
 /// Products large enough for the copy engine, at and off the edges of a stage; few of them, for a race checker.
 pub fn streamed(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
-    let compute = Compute::new(Pool::new(8)?, Precision::Exact);
+    let compute = Compute::new(Pool::share(1)?, Precision::Exact);
     for (outputs, columns, count) in [(9001, 1032, 1), (2900, 4096, 8), (640, 14344, 3), (4400, 2056, 16)] {
-        let weight = rig.random.matrix(WeightType::Bf16, outputs, columns);
-        let shape = Case { kernel: "product", outputs, columns, count, float_output: false, bias: true };
-        plain(rig, report, &compute, &weight, shape)?;
-        gated(rig, report, &compute, [outputs / 2, columns, count])?;
+        plain(rig, report, &compute, WeightType::Bf16, [outputs, columns], &[count])?;
+        gated(rig, report, &compute, [outputs / 2, columns], &[count])?;
     }
     Ok(())
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Case {
-    kernel: &'static str,
-    outputs: usize,
-    columns: usize,
-    count: usize,
-    float_output: bool,
-    bias: bool,
 }
 
 /// `input * weight^T + bias` on the CPU.
@@ -88,27 +72,69 @@ pub fn expected(compute: &Compute, weight: &TensorView<'_>, input: &[bf16], bias
     output
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    kind: WeightType,
+    outputs: usize,
+    columns: usize,
+    count: usize,
+    float_output: bool,
+    bias: bool,
+}
+
+/// What cases of one shape share: those of few rows take the first ones.
+struct Given {
+    weight: Memory,
+    input: Memory,
+    bias: Memory,
+    /// Without the bias and with it, `[rows, outputs]` for the most rows.
+    expected: [Vec<f32>; 2],
+}
+
 fn plain(
     rig: &mut Rig,
     report: &mut Report,
     compute: &Compute,
-    weight: &TensorView<'_>,
-    case: Case,
+    kind: WeightType,
+    [outputs, columns]: [usize; 2],
+    counts: &[usize],
 ) -> Result<(), Failure> {
-    let Case { kernel, outputs, columns, count, float_output, bias } = case;
-    let (input, biases) = (rig.random.bf16(count * columns), rig.random.values(outputs));
-    let bias = bias.then_some(&biases[..]);
+    if !rig.mine() {
+        return Ok(());
+    }
+    let weight = rig.random.matrix(kind, outputs, columns);
+    let most = counts.iter().copied().max().unwrap_or(0);
+    let (input, biases) = (rig.random.bf16(most * columns), rig.random.values(outputs));
+    let without = expected(compute, &weight, &input, None);
+    let with: Vec<f32> = without.iter().zip(biases.iter().cycle()).map(|(value, bias)| value + bias).collect();
+    let given = Given {
+        weight: rig.upload(&weight.bytes)?,
+        input: rig.upload(&input)?,
+        bias: rig.upload(&biases)?,
+        expected: [without, with],
+    };
+    for &count in counts {
+        let case = Case { kind, outputs, columns, count, float_output: true, bias: true };
+        if kind == WeightType::Bf16 {
+            one(rig, report, &given, Case { float_output: false, ..case })?;
+            one(rig, report, &given, Case { bias: false, ..case })?;
+        } else {
+            one(rig, report, &given, case)?;
+        }
+    }
+    Ok(())
+}
+
+fn one(rig: &Rig, report: &mut Report, given: &Given, case: Case) -> Result<(), Failure> {
+    let Case { kind, outputs, columns, count, float_output, bias } = case;
     // Columns of other parts stand on either side of the output's.
     let (stride, offset) = (outputs + 5, 3);
     let element = if float_output { 4 } else { 2 };
-    let output = rig.poisoned(count * stride * element)?;
-    let (device_weight, device_input) = (rig.upload(&weight.bytes)?, rig.upload(&input)?);
-    let device_bias = rig.upload(&biases)?;
     let product = Product {
-        weight: device_weight.address,
-        input: device_input.address,
-        bias: bias.map_or(0, |_| device_bias.address),
-        output: output.address + (offset * element) as u64,
+        weight: given.weight.address,
+        input: given.input.address,
+        bias: if bias { given.bias.address } else { 0 },
+        output: 0,
         outputs: outputs as u32,
         columns: columns as u32,
         count: count as u32,
@@ -117,38 +143,38 @@ fn plain(
         activation: 0,
         launch: 0,
     };
-    let format = Format::of(weight.kind).expect("a weight type");
-    let launch = |product: &Product| {
-        // SAFETY: the buffers above are as large as the arguments say.
-        launched(unsafe {
-            match kernel {
-                "product" => kernels::product(&rig.launcher, &rig.kernels, product),
-                _ => kernels::quantised_product(&rig.launcher, &rig.kernels, format, &stored(product)),
-            }
-        })
-    };
-    launch(&product)?;
-    let read = |output: &Memory| -> Result<Vec<f32>, Failure> {
+    let multiply = |times: usize| -> Result<Vec<f32>, Failure> {
+        let output = rig.poisoned(count * stride * element)?;
+        for _ in 0..times {
+            launch(rig, kind, &Product { output: output.address + (offset * element) as u64, ..product })?;
+        }
         Ok(if float_output { output.read::<f32>()? } else { floats(&output.read::<bf16>()?) })
     };
-    let values = read(&output)?;
-    let case = format!("{:?} {case:?}", weight.kind);
+    let values = multiply(1)?;
+    let (kernel, text) = (if kind == WeightType::Bf16 { "product" } else { "quantised_product" }, format!("{case:?}"));
     // Blocks take tiles as they come to them: whoever multiplies a tile, its sums are the same.
-    let repeated = rig.poisoned(count * stride * element)?;
-    for _ in 0..3 {
-        launch(&Product { output: repeated.address + (offset * element) as u64, ..product })?;
-    }
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-    report.equal(kernel, &format!("{case}, once more"), &bits(&read(&repeated)?), &bits(&values));
+    report.equal(kernel, &format!("{text}, once more"), &bits(&multiply(3)?), &bits(&values));
     let (mut inside, mut outside) = (Vec::new(), Vec::new());
     for row in values.chunks_exact(stride) {
         inside.extend(&row[offset..offset + outputs]);
         outside.extend(row[..offset].iter().chain(&row[offset + outputs..]).map(|value| value.is_nan()));
     }
-    let expected = expected(compute, weight, &input, bias);
-    report.near(kernel, &case, &inside, &expected, if float_output { SUMS } else { ROUNDING });
-    report.equal(kernel, &format!("{case}, beside the output"), &outside, &vec![true; outside.len()]);
+    let expected = &given.expected[usize::from(bias)][..count * outputs];
+    report.near(kernel, &text, &inside, expected, if float_output { SUMS } else { ROUNDING });
+    report.equal(kernel, &format!("{text}, beside the output"), &outside, &vec![true; outside.len()]);
     Ok(())
+}
+
+fn launch(rig: &Rig, kind: WeightType, product: &Product) -> Result<(), Failure> {
+    let format = Format::of(kind).ok_or("a weight type")?;
+    // SAFETY: the caller's buffers are as large as the arguments say, and live until the device is done.
+    launched(unsafe {
+        match kind {
+            WeightType::Bf16 => kernels::product(&rig.launcher, &rig.kernels, product),
+            _ => kernels::quantised_product(&rig.launcher, &rig.kernels, format, &stored(product)),
+        }
+    })
 }
 
 /// The same of a weight in blocks.
@@ -166,40 +192,4 @@ fn stored(product: &Product) -> QuantisedProduct {
         float_output,
         ..QuantisedProduct::default()
     }
-}
-
-fn gated(
-    rig: &mut Rig,
-    report: &mut Report,
-    compute: &Compute,
-    [outputs, columns, count]: [usize; 3],
-) -> Result<(), Failure> {
-    let weight = rig.random.matrix(WeightType::Bf16, 2 * outputs, columns);
-    let (input, bias) = (rig.random.bf16(count * columns), rig.random.values(2 * outputs));
-    let (device_weight, device_input) = (rig.upload(&weight.bytes)?, rig.upload(&input)?);
-    let device_bias = rig.upload(&bias)?;
-    let projected = expected(compute, &weight, &input, Some(&bias));
-    for activation in [Activation::Silu, Activation::Gelu] {
-        let output = rig.poisoned(count * outputs * 2)?;
-        let product = Product {
-            weight: device_weight.address,
-            input: device_input.address,
-            bias: device_bias.address,
-            output: output.address,
-            outputs: outputs as u32,
-            columns: columns as u32,
-            count: count as u32,
-            stride: outputs as u32,
-            float_output: 0,
-            activation: 0,
-            launch: 0,
-        };
-        // SAFETY: the buffers above are as large as the arguments say.
-        launched(unsafe { kernels::gated_product(&rig.launcher, &rig.kernels, activation, &product) })?;
-        let mut expected = vec![0.0; count * outputs];
-        compute.activate(activation, &projected, outputs, &mut expected);
-        let case = format!("{activation:?} {outputs} of {columns}, {count} rows");
-        report.near_bf16("gated_product", &case, &output.read::<bf16>()?, &expected, ROUNDING);
-    }
-    Ok(())
 }

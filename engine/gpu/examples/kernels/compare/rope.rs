@@ -4,13 +4,12 @@ use engine_gpu::kernels::{self, Angles, Append, CachePlace, HeadNorm, MoveRows, 
 use engine_gpu::step::{Counts, NONE, PAGE};
 use half::bf16;
 
-use super::Report;
+use super::{ROUNDING, Report};
 use crate::random::floats;
 use crate::rig::{Failure, Memory, Rig, launched};
 
-const ROUNDING: f64 = 3e-3;
-/// Two roundings, one of them of the norm.
-const TWO_ROUNDINGS: f64 = 6e-3;
+/// Two roundings, one of them of the norm, whose errors a rotation leaves as large as they are.
+const TWO_ROUNDINGS: f64 = 2.0 * ROUNDING;
 const POSITIONS: usize = 500;
 const PAGES: usize = 6;
 const EPSILON: f32 = 1e-6;

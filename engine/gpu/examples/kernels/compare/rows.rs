@@ -8,12 +8,9 @@ use engine_gpu::kernels::{self, Activate, Add, CopyColumns, Dequantise, Embed, F
 use engine_gpu::step::NONE;
 use half::bf16;
 
-use super::Report;
+use super::{ROUNDING, Report};
 use crate::random::{KINDS, floats};
 use crate::rig::{Failure, Rig, launched};
-
-/// One rounding of f32 arithmetic to bf16.
-const ROUNDING: f64 = 3e-3;
 
 pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
     embedding(rig, report)?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use engine::sampler::{Counter, SamplerScratch, SamplerState};
 use engine::types::{Sampling, SamplingParams};
+use engine_cpu::kernels::Pool;
 use engine_gpu::kernels::{self, Argmax, Sample, SampleRow};
 use engine_gpu::step::NONE;
 
@@ -12,15 +13,22 @@ use crate::random::Random;
 use crate::rig::{Failure, Rig, launched};
 
 pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
-    let most = if rig.small { 300 } else { 128_256 };
-    for vocabulary in [1, 31, 300, 1000, 32_003, 128_256].into_iter().filter(|vocabulary| *vocabulary <= most) {
-        let kinds = [peaked, flat, tied, hostile];
-        for (number, kind) in kinds.into_iter().enumerate() {
-            let rows = parameters(&mut rig.random);
+    let pool = Pool::share(1)?;
+    let kinds = [peaked, flat, tied, hostile];
+    // Every vocabulary with every kind of row; few, some with more tokens near the top than fit into shared memory.
+    let small = [(1, 1), (31, 3), (300, 0), (300, 2), (5000, 1)];
+    let all = [1, 31, 300, 1000, 32_003, 128_256]
+        .into_iter()
+        .flat_map(|vocabulary| (0..4).map(move |kind| (vocabulary, kind)));
+    let cases: Vec<(usize, usize)> = if rig.small { small.to_vec() } else { all.collect() };
+    for (vocabulary, number) in cases {
+        if rig.mine() {
+            let (kind, temperatures) = (kinds[number], if rig.small { &[0.0, 1.0][..] } else { &[0.0, 0.3, 1.0, 2.5] });
+            let rows = parameters(&mut rig.random, temperatures);
             let logits: Vec<f32> = (0..rows.len()).flat_map(|_| kind(&mut rig.random, vocabulary)).collect();
             let case = format!("{vocabulary}, row of kind {number}");
-            argmax(rig, report, &case, vocabulary, &logits)?;
-            sample(rig, report, &case, vocabulary, &logits, &rows)?;
+            argmax(rig, report, &pool, &case, vocabulary, &logits)?;
+            sample(rig, report, &pool, &case, vocabulary, &logits, &rows)?;
         }
     }
     Ok(())
@@ -55,9 +63,9 @@ fn hostile(random: &mut Random, vocabulary: usize) -> Vec<f32> {
     logits
 }
 
-fn parameters(random: &mut Random) -> Vec<(SamplingParams, u32)> {
+fn parameters(random: &mut Random, temperatures: &[f32]) -> Vec<(SamplingParams, u32)> {
     let mut rows = Vec::new();
-    for temperature in [0.0, 0.3, 1.0, 2.5] {
+    for &temperature in temperatures {
         for (top_k, top_p, min_p) in [
             (0, 1.0, 0.0),
             (1, 1.0, 0.0),
@@ -78,7 +86,17 @@ fn parameters(random: &mut Random) -> Vec<(SamplingParams, u32)> {
     rows
 }
 
-/// What the engine chooses.
+/// What the engine chooses in each row.
+fn all_expected(pool: &Pool, how: &[(SamplingParams, u32)], logits: &[f32]) -> Vec<u32> {
+    let mut chosen = vec![NONE; how.len()];
+    let vocabulary = logits.len() / how.len();
+    pool.run_chunks(&mut chosen, 1, |row, chosen| {
+        let (params, position) = &how[row];
+        chosen.fill(expected(params, *position, &logits[row * vocabulary..][..vocabulary]));
+    });
+    chosen
+}
+
 fn expected(params: &SamplingParams, position: u32, logits: &[f32]) -> u32 {
     let sampling = Sampling {
         params: Arc::new(params.clone()),
@@ -92,7 +110,14 @@ fn expected(params: &SamplingParams, position: u32, logits: &[f32]) -> u32 {
     chosen.map_or(NONE, |token| token.id)
 }
 
-fn argmax(rig: &Rig, report: &mut Report, case: &str, vocabulary: usize, logits: &[f32]) -> Result<(), Failure> {
+fn argmax(
+    rig: &Rig,
+    report: &mut Report,
+    pool: &Pool,
+    case: &str,
+    vocabulary: usize,
+    logits: &[f32],
+) -> Result<(), Failure> {
     let rows = logits.len() / vocabulary;
     let (memory, tokens) = (rig.upload(logits)?, rig.poisoned(rows * 4)?);
     let (best, arrivals) = (rig.filled(rows * 8, 0)?, rig.filled(rows * 4, 0)?);
@@ -111,7 +136,8 @@ fn argmax(rig: &Rig, report: &mut Report, case: &str, vocabulary: usize, logits:
         rows: rows as u32,
     };
     let greedy = SamplingParams { temperature: 0.0, ..SamplingParams::default() };
-    let expected: Vec<u32> = logits.chunks_exact(vocabulary).map(|row| map(expected(&greedy, 0, row))).collect();
+    let expected = all_expected(pool, &vec![(greedy, 0); rows], logits);
+    let expected: Vec<u32> = expected.into_iter().map(map).collect();
     for _ in 0..2 {
         // SAFETY: the buffers above are as large as the arguments say.
         launched(unsafe { kernels::argmax(&rig.launcher, &rig.kernels, &arguments) })?;
@@ -125,6 +151,7 @@ fn argmax(rig: &Rig, report: &mut Report, case: &str, vocabulary: usize, logits:
 fn sample(
     rig: &Rig,
     report: &mut Report,
+    pool: &Pool,
     case: &str,
     vocabulary: usize,
     logits: &[f32],
@@ -148,11 +175,7 @@ fn sample(
     };
     // SAFETY: the buffers above are as large as the arguments say.
     launched(unsafe { kernels::sample(&rig.launcher, &rig.kernels, &arguments) })?;
-    let expected: Vec<u32> = rows
-        .iter()
-        .zip(logits.chunks_exact(vocabulary))
-        .map(|((params, position), row)| expected(params, *position, row))
-        .collect();
+    let expected = all_expected(pool, rows, logits);
     report.equal("sample", case, &tokens.read::<u32>()?, &expected);
     report.equal("sample", case, &host.read::<u32>()?, &expected);
     Ok(())
