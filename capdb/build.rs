@@ -11,6 +11,8 @@ use std::path::Path;
 
 #[path = "src/assembly/mod.rs"]
 mod assembly;
+#[path = "src/files.rs"]
+mod files;
 #[path = "src/load.rs"]
 mod load;
 #[path = "src/problem.rs"]

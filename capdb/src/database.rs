@@ -16,8 +16,8 @@ mod embedded {
 /// Why a database cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("cannot read {path}: {cause}")]
-    Io { path: String, cause: std::io::Error },
+    #[error(transparent)]
+    Read(#[from] load::ReadError),
     /// `capdb validate` shows all of them with their places.
     #[error("{} error(s), the first: {}; `capdb validate` shows them all, with a path those of one file", .0.len(), load::first_error(.0))]
     Invalid(Vec<Problem>),
@@ -69,9 +69,7 @@ impl Database {
 
     /// A folder in the form of `capdb/data`.
     pub fn open(folder: &Path) -> Result<Self, OpenError> {
-        let files =
-            load::folder(folder).map_err(|cause| OpenError::Io { path: folder.display().to_string(), cause })?;
-        Self::from_files(files)
+        Self::from_files(load::folder(folder)?)
     }
 
     /// Files in memory.

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use crate::files::read_up_to;
 use crate::problem::Problem;
 use crate::yaml::{self, Document, Node};
 
@@ -127,15 +128,34 @@ pub fn line(bytes: &[u8], byte: usize) -> usize {
     1 + bytes[..byte.min(bytes.len())].iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// Every `.yaml` file below a folder, sorted by path. Other files are left alone; a symbolic link to a folder is not followed.
-pub fn folder(root: &Path) -> io::Result<Vec<TextFile>> {
+/// A file or folder that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {path}: {cause}")]
+pub struct ReadError {
+    pub path: String,
+    pub cause: io::Error,
+}
+
+impl ReadError {
+    pub fn new(path: &Path, cause: io::Error) -> Self {
+        Self { path: path.display().to_string(), cause }
+    }
+}
+
+/// Every `.yaml` file below a folder, sorted by path. Other files are left alone, and so are hidden ones, which editors and
+/// version control keep there; a symbolic link to a folder is not followed. Errors: of the first file that cannot be read.
+pub fn folder(root: &Path) -> Result<Vec<TextFile>, ReadError> {
     let mut files = Vec::new();
     let mut folders = vec![root.to_path_buf()];
     while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder)? {
-            let entry = entry?;
+        let failed = |cause| ReadError::new(&folder, cause);
+        for entry in std::fs::read_dir(&folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
             let path = entry.path();
-            let kind = entry.file_type()?;
+            let kind = entry.file_type().map_err(|cause| ReadError::new(&path, cause))?;
+            if entry.file_name().as_encoded_bytes().starts_with(b".") {
+                continue;
+            }
             if kind.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
@@ -147,20 +167,21 @@ pub fn folder(root: &Path) -> io::Result<Vec<TextFile>> {
     Ok(files)
 }
 
-fn read(root: &Path, path: &Path) -> io::Result<TextFile> {
+fn read(root: &Path, path: &Path) -> Result<TextFile, ReadError> {
     let relative = path.strip_prefix(root).unwrap_or(path);
     let relative = relative.components().map(|part| part.as_os_str().to_string_lossy()).collect::<Vec<_>>().join("/");
     Ok(TextFile { path: path.display().to_string(), relative, bytes: read_bounded(path)? })
 }
 
 /// The bytes of one file. A file over the limit is refused by its length; one byte more than the limit is enough to know.
-pub fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    io::Read::read_to_end(
-        &mut io::Read::take(std::fs::File::open(path)?, yaml::MAX_FILE_BYTES as u64 + 1),
-        &mut bytes,
-    )?;
-    Ok(bytes)
+pub fn read_bounded(path: &Path) -> Result<Vec<u8>, ReadError> {
+    read_up_to(path, yaml::MAX_FILE_BYTES as u64 + 1).map_err(|cause| ReadError::new(path, cause))
+}
+
+/// One file that is no part of a folder. Errors: it cannot be read.
+pub fn file(path: &Path) -> Result<TextFile, ReadError> {
+    let relative = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    Ok(TextFile { path: path.display().to_string(), relative, bytes: read_bounded(path)? })
 }
 
 /// Whether a schema word such as `arch/1` or `arch/1.2` can be read by this program.
@@ -223,6 +244,23 @@ mod tests {
         for stray in ["arch/old/sm1.yaml", "notes.yaml", "arch/sm120.yml", "other/x.yaml"] {
             assert_eq!(FileKind::of(stray), None, "{stray}");
         }
+    }
+
+    #[test]
+    fn of_a_folder_the_file_is_named_that_cannot_be_read_and_hidden_ones_are_left_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let below = |name: &str| root.path().join(name);
+        std::fs::create_dir_all(below("arch/.git")).unwrap();
+        for name in ["arch/a.yaml", "arch/.a.yaml", "arch/.git/b.yaml", "arch/a.yaml~"] {
+            std::fs::write(below(name), "a: 1").unwrap();
+        }
+        // What an editor leaves while a file is open.
+        std::os::unix::fs::symlink("user@host.1", below("arch/.#a.yaml")).unwrap();
+        let names = |files: Vec<TextFile>| files.into_iter().map(|file| file.relative).collect::<Vec<_>>();
+        assert_eq!(names(folder(root.path()).unwrap()), ["arch/a.yaml"]);
+        std::os::unix::fs::symlink("nowhere", below("arch/gone.yaml")).unwrap();
+        let error = folder(root.path()).unwrap_err().to_string();
+        assert!(error.contains("arch/gone.yaml: ") && error.contains("No such file"), "{error}");
     }
 
     #[test]

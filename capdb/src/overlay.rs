@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 
 use crate::blocks::{blocks, evidence};
 use crate::problem::Problem;
-use crate::record::{EvidenceKind, FusionId, Ladder, Overlay, Source, WORLD_SIZE_LIMITS, is_date};
+use crate::record::{EvidenceKind, FusionId, Ladder, Overlay, Source, WORLD_SIZE_LIMITS};
 use crate::yaml::{Entry, Node, NodeKind};
 
 /// Every fault of an overlay that its types allow, under the codes of `capdb validate`. `shared` are the database's own
@@ -16,7 +16,6 @@ pub(crate) fn faults(path: &str, root: &Node, overlay: &Overlay, shared: &IndexM
     let mut faults = Faults { path, found: Vec::new() };
     faults.ladders(overlay);
     faults.world_sizes(root);
-    faults.dates(root);
     faults.evidence(root, overlay, shared);
     faults.sources(root, overlay);
     for entry in root.get("fusions").map(Node::entries).unwrap_or_default() {
@@ -80,16 +79,6 @@ impl Faults<'_> {
         if !u32::try_from(number).is_ok_and(|number| WORLD_SIZE_LIMITS.contains(&number)) {
             self.add("world-size", span, format!("{number} is no world size from 2 to 1024"));
         }
-    }
-
-    fn dates(&mut self, node: &Node) {
-        for Entry { key, value, .. } in node.entries() {
-            if let Some(text) = value.text().filter(|text| key == "date" && !is_date(text)) {
-                self.add("bad-format", &value.span, format!("`date` cannot be `{text}`; write it like 2026-11-29"));
-            }
-            self.dates(value);
-        }
-        node.items().iter().for_each(|item| self.dates(item));
     }
 
     fn evidence(&mut self, root: &Node, overlay: &Overlay, shared: &IndexMap<String, Source>) {

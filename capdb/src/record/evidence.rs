@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::files::read_date;
 use super::words::words;
 use crate::quantity::Version;
 
@@ -54,7 +55,7 @@ pub struct Evidence {
     #[schemars(with = "Version")]
     pub nccl: Option<Version>,
     /// For `measured`: the day of the run, "2026-11-29".
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "read_date", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", regex(pattern = r"^\d{4}-\d{2}-\d{2}$"))]
     pub date: Option<String>,
 }

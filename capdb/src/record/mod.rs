@@ -16,7 +16,7 @@ pub use arch::{Alias, ArchRecord, Compile, DraftTree, Eagle3, Limits, Speculativ
 pub use evidence::{Evidence, EvidenceKind, Reading};
 pub use files::{
     FeatureWord, KnownBadStack, Manifest, OrderFile, Overlay, ReasonWord, Source, SourceKind, SourcesFile, StackFile,
-    StackRange, VocabFile, Word, is_date,
+    StackRange, VocabFile, Word, date_fault, is_date,
 };
 pub use fusion::Fusion;
 pub use gpu::{GpuRecord, Link, Links};

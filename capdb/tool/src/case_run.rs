@@ -10,7 +10,7 @@ use capdb::problem::Problem;
 use serde_json::{Value, json};
 
 use crate::diagnostics::Sources;
-use crate::validate::{InputError, folder_files, read_file};
+use crate::validate::{InputError, files_of};
 
 /// Files of cases.
 #[derive(Clone, Debug)]
@@ -26,8 +26,7 @@ impl Selection {
 
     /// Every YAML file below a folder, or one file.
     pub fn path(path: &Path) -> Result<Self, InputError> {
-        let files = if path.is_dir() { folder_files(path)? } else { vec![read_file(path)?] };
-        Ok(Self { files })
+        Ok(Self { files: files_of(path)? })
     }
 }
 

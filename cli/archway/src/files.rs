@@ -1,10 +1,14 @@
 //! Files that others may read at any moment.
 
-use std::fs::{self, Permissions};
-use std::io::Write;
+use std::fs::{self, File, Permissions};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use engine::load::open_regular;
+
+/// Old files that are kept beside a new one.
+const MOST_KEPT: u32 = 10_000;
 
 /// Where `file` can be written to: links are followed. Asked before work whose result it is to take. Errors: something
 /// that is no regular file, or one that is read-only, stands there.
@@ -35,6 +39,39 @@ pub fn write_whole(file: &Path, text: &str) -> Result<()> {
     Ok(())
 }
 
+/// As [`write_whole`]. Other content that the file has is kept beside it first, under the next free number: `site.yaml` as
+/// `site.1.yaml`. Gives the name of what was kept.
+pub fn write_keeping(file: &Path, text: &str) -> Result<Option<PathBuf>> {
+    let target = writable(file)?;
+    let kept = match open_regular(&target) {
+        Ok(old) => keep(&target, old, text).with_context(|| format!("cannot keep the old {}", file.display()))?,
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(error).with_context(|| format!("cannot read the old {}", file.display())),
+    };
+    write_whole(file, text)?;
+    Ok(kept)
+}
+
+/// Copies what `old` holds, unless it is nothing or `text`.
+fn keep(target: &Path, mut old: File, text: &str) -> Result<Option<PathBuf>> {
+    let mut bytes = Vec::new();
+    old.read_to_end(&mut bytes)?;
+    if bytes.is_empty() || bytes == text.as_bytes() {
+        return Ok(None);
+    }
+    let stem = target.file_stem().unwrap_or_default().to_string_lossy();
+    let ending = target.extension().map_or_else(String::new, |end| format!(".{}", end.to_string_lossy()));
+    for number in 1..MOST_KEPT {
+        let beside = target.with_file_name(format!("{stem}.{number}{ending}"));
+        match File::create_new(&beside) {
+            Ok(mut kept) => return Ok(kept.write_all(&bytes).map(|()| Some(beside))?),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error).with_context(|| format!("cannot write {}", beside.display())),
+        }
+    }
+    bail!("{MOST_KEPT} old ones are kept already; remove some")
+}
+
 /// Of a new file, before the process's mask.
 fn usual() -> Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o666)
@@ -52,6 +89,20 @@ mod tests {
         assert_eq!(fs::read_to_string(&file).unwrap(), "text");
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
         assert!(write_whole(&file.join("below"), "text").is_err());
+    }
+
+    #[test]
+    fn what_is_replaced_is_kept_under_the_next_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let below = |name: &str| folder.path().join(name);
+        let file = below("site.yaml");
+        let write = |text: &str| write_keeping(&file, text).unwrap();
+        assert_eq!((write("one"), write("one"), write("two")), (None, None, Some(below("site.1.yaml"))));
+        assert_eq!(write("three"), Some(below("site.2.yaml")));
+        let texts = ["site.yaml", "site.1.yaml", "site.2.yaml"].map(|name| fs::read_to_string(below(name)).unwrap());
+        assert_eq!(texts, ["three", "one", "two"]);
+        fs::write(below("plain"), "old").unwrap();
+        assert_eq!(write_keeping(&below("plain"), "new").unwrap(), Some(below("plain.1")));
     }
 
     #[test]

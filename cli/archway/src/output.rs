@@ -1,8 +1,10 @@
-//! stdout: data; stderr: talk. No panic when a reader has gone or the disk is full.
+//! stdout: data; stderr: talk. Nothing that steers a terminal, and no panic when a reader has gone or the disk is full.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 use std::process;
+
+use engine::plan::printable;
 
 /// The standard macro panics where stdout cannot be written.
 macro_rules! println {
@@ -16,13 +18,13 @@ macro_rules! eprintln {
 
 /// Writes a line of talk; where it cannot be written, there is nobody to tell, and the work goes on.
 pub fn talk(text: Arguments<'_>) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", printable(&text.to_string()));
 }
 
 /// Writes a line. A reader that has gone wants no more, so the program ends; anything else is an error, exit code 2.
 pub fn line(text: Arguments<'_>) {
     let mut stdout = io::stdout().lock();
-    if let Err(error) = writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
+    if let Err(error) = writeln!(stdout, "{}", printable(&text.to_string())).and_then(|()| stdout.flush()) {
         if error.kind() == ErrorKind::BrokenPipe {
             process::exit(0);
         }

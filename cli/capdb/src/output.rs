@@ -1,9 +1,12 @@
-//! Writing: data to stdout, talk to stderr, and no panic when the reader has gone.
+//! Writing: data to stdout, talk to stderr, nothing that steers a terminal, and no panic when the reader has gone.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::Result;
+use capdb::printable::printable;
+use capdb::problem::Problem;
+use capdb_tool::diagnostics::{self, Format, Sources};
 use clap::ValueEnum;
 
 /// Text for people or JSON for programs.
@@ -33,6 +36,24 @@ impl FormatArgs {
 
 /// Writes data.
 pub fn data(text: &str) -> Result<()> {
+    exact(&printable(text))
+}
+
+/// Writes the text of a file as it is, e.g. a diff that is to be applied; a terminal gets it printable.
+pub fn text_of_files(text: &str) -> Result<()> {
+    if io::stdout().is_terminal() { data(text) } else { exact(text) }
+}
+
+/// Writes findings; in colours where a terminal takes them and nothing in the findings needs to be made printable.
+pub fn problems(problems: &[Problem], sources: &Sources, format: Format) -> Result<()> {
+    let plain = diagnostics::render(problems, sources, format, false);
+    if !colour() || printable(&plain) != plain {
+        return data(&plain);
+    }
+    exact(&diagnostics::render(problems, sources, format, true))
+}
+
+fn exact(text: &str) -> Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()?;
@@ -46,11 +67,11 @@ pub fn json(value: &serde_json::Value) -> Result<()> {
 
 /// Says something to people. A closed stderr is no reason to stop.
 pub fn talk(text: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", printable(&text.to_string()));
 }
 
 /// Whether stdout wants colours.
-pub fn colour() -> bool {
+fn colour() -> bool {
     let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     !forbidden && io::stdout().is_terminal()
 }

@@ -1,21 +1,17 @@
 //! Weight files mapped into memory: pages come from disk when first touched and are shared between processes.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use engine::load::open_regular;
 use engine::weights::FileBytes;
 use memmap2::Mmap;
 
 /// Maps a regular file read-only. Fits [`engine::weights::OpenFile`].
 pub fn map_file(path: &Path) -> io::Result<FileBytes> {
-    let file = File::open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-    }
-    if metadata.len() == 0 {
+    let file = open_regular(path)?;
+    if file.metadata()?.len() == 0 {
         // An empty range cannot be mapped.
         return Ok(Arc::new([]));
     }

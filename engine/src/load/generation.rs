@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::keys::{Keys, bounds};
-use super::{LoadError, json_object, read_text};
+use super::{LoadError, is_there, json_object, read_text};
 
 /// Sampling defaults of a checkpoint; `None` where it says nothing. Meanings as in `SamplingParams`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,7 +22,7 @@ pub struct GenerationDefaults {
 /// Reads the file beside a `config.json`, if there is one.
 pub(super) fn read(folder: &Path, vocabulary: usize) -> Result<GenerationDefaults, LoadError> {
     let path = folder.join("generation_config.json");
-    if !path.is_file() {
+    if !is_there(&path) {
         return Ok(GenerationDefaults::default());
     }
     let name = path.display().to_string();

@@ -23,6 +23,7 @@ pub use generation::GenerationDefaults;
 pub use gguf::read_gguf_config;
 pub use hugging_face::parse_config;
 
+pub use crate::plan::{is_there, open_regular};
 use text::Text;
 
 /// Which weights to load.
@@ -124,7 +125,7 @@ fn open_folder(config: &Path, folder: &Path, options: &OpenOptions) -> Result<Mo
 
 fn open_dummy(config: &Path, options: &OpenOptions) -> Result<Model, LoadError> {
     let config = read_config_file(config)?;
-    Ok(model(config, None, Text::default(), GenerationDefaults::default(), options))
+    Ok(model(config, None, text::from_options(options)?, GenerationDefaults::default(), options))
 }
 
 /// Puts a model together; random weights if they are asked for.
@@ -151,7 +152,7 @@ fn find(path: &Path, format: LoadFormat) -> Result<Place, LoadError> {
     if path.is_dir() {
         return find_in_folder(path, format);
     }
-    if !path.exists() {
+    if !is_there(path) {
         return fail("does not exist; give a folder in Hugging Face layout, a .gguf file or a config.json".to_owned());
     }
     match (extension(path).as_deref(), format) {
@@ -170,7 +171,7 @@ fn find(path: &Path, format: LoadFormat) -> Result<Place, LoadError> {
 /// A folder is Hugging Face's if it has a `config.json`; otherwise its only GGUF file is meant.
 fn find_in_folder(folder: &Path, format: LoadFormat) -> Result<Place, LoadError> {
     let config = folder.join("config.json");
-    if config.is_file() && format != LoadFormat::Gguf {
+    if is_there(&config) && format != LoadFormat::Gguf {
         return Ok(Place::Folder { config, folder: folder.to_owned() });
     }
     let path = folder.display().to_string();

@@ -3,12 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{LARGEST_TEXT, LoadError, OpenOptions, json_object, read_bounded, read_text};
+use super::{LARGEST_TEXT, LoadError, OpenOptions, is_there, json_object, read_bounded, read_text};
 use crate::tokenizer::{ChatTemplate, Tokenizer, TokenizerSettings};
 use crate::weights::GgufWeights;
 
 /// What turns conversations into tokens and back. Both may be missing: a model can be served by token ids.
-#[derive(Default)]
 pub(super) struct Text {
     pub tokenizer: Option<Arc<Tokenizer>>,
     pub chat_template: Option<Arc<ChatTemplate>>,
@@ -23,12 +22,12 @@ struct Templates {
 /// Reads `tokenizer.json`, `tokenizer_config.json` and the template files of a folder.
 pub(super) fn from_folder(folder: &Path, options: &OpenOptions) -> Result<Text, LoadError> {
     let settings_path = folder.join("tokenizer_config.json");
-    let settings = match settings_path.is_file() {
+    let settings = match is_there(&settings_path) {
         true => TokenizerSettings::parse(&settings_path.display().to_string(), &read_text(&settings_path)?)?,
         false => TokenizerSettings::default(),
     };
     let path = folder.join("tokenizer.json");
-    let tokenizer = match path.is_file() {
+    let tokenizer = match is_there(&path) {
         true => {
             let name = path.display().to_string();
             let json =
@@ -66,11 +65,16 @@ pub(super) fn from_gguf(weights: &GgufWeights, options: &OpenOptions) -> Result<
     Ok(Text { tokenizer, chat_template })
 }
 
+/// What is asked for where nothing lies beside the configuration: a template may be.
+pub(super) fn from_options(options: &OpenOptions) -> Result<Text, LoadError> {
+    Ok(Text { tokenizer: None, chat_template: compile(asked_for(options)?, None, None)? })
+}
+
 /// The template of the command line: a file, or the text itself.
 fn asked_for(options: &OpenOptions) -> Result<Option<Templates>, LoadError> {
     let Some(argument) = &options.chat_template else { return Ok(None) };
     let path = Path::new(argument);
-    let (path, text) = if path.is_file() {
+    let (path, text) = if is_there(path) {
         (argument.clone(), read_text(path)?)
     } else if argument.contains("{{") || argument.contains("{%") {
         ("--chat-template".to_owned(), argument.clone())
@@ -88,7 +92,7 @@ fn of_folder(folder: &Path, settings: &TokenizerSettings) -> Result<Option<Templ
         named: vec![("default".to_owned(), text)],
     };
     let path = folder.join("chat_template.jinja");
-    if path.is_file() {
+    if is_there(&path) {
         return Ok(Some(own(&path, read_text(&path)?)));
     }
     if !settings.chat_templates.is_empty() {
@@ -96,7 +100,7 @@ fn of_folder(folder: &Path, settings: &TokenizerSettings) -> Result<Option<Templ
         return Ok(Some(Templates { path, named: settings.chat_templates.clone() }));
     }
     let path = folder.join("chat_template.json");
-    if !path.is_file() {
+    if !is_there(&path) {
         return Ok(None);
     }
     let name = path.display().to_string();

@@ -26,12 +26,12 @@ pub fn build(request: &PlanRequest) -> Result<Plan, PlanError> {
     let model = model_report(&request.model_name, &request.config, request.context);
     let mut refusals: Vec<String> = refusals(&sites);
     refusals.extend(memory.shortage());
-    let mut warnings = warnings(request, &model, &sites);
-    // A tuning of another machine may still be the best that is known; who is strict does not rest on it.
-    let mismatch = request.tuning.as_ref().and_then(TuningReport::mismatch);
-    if request.strict { &mut refusals } else { &mut warnings }.extend(mismatch);
-    // Nor does who is strict want a wish dropped.
-    if request.strict { &mut refusals } else { &mut warnings }.extend(request.unused.iter().cloned());
+    let mut warnings = warnings(request, &sites);
+    // A plan may be wanted for what cannot be served yet, a tuning of another machine may be the best that is known, and a
+    // wish without a use does no harm: who is strict rests on none of them.
+    let doubts = unserved(request, &model).chain(request.tuning.as_ref().and_then(TuningReport::mismatch));
+    let doubts = doubts.chain(request.unused.iter().cloned());
+    if request.strict { &mut refusals } else { &mut warnings }.extend(doubts);
     if memory.device.is_none() {
         warnings.push("the record does not give the product's memory, so the memory plan is not checked".to_owned());
     }
@@ -119,16 +119,18 @@ fn refusals(sites: &[SiteReport]) -> Vec<String> {
     refusals
 }
 
-fn warnings(request: &PlanRequest, model: &ModelReport, sites: &[SiteReport]) -> Vec<String> {
+/// Why a plan cannot be served, one sentence each; none where it can.
+fn unserved<'a>(request: &'a PlanRequest, model: &'a ModelReport) -> impl Iterator<Item = String> + 'a {
+    let unknown = matches!(request.config.family, Family::Other(_));
+    let unknown = unknown.then(|| {
+        format!("the engine has no forward pass for `{}` yet: this plan cannot be served", model.architecture)
+    });
+    unknown.into_iter().chain(request.config.unserved.iter().map(|why| format!("this plan cannot be served: {why}")))
+}
+
+fn warnings(request: &PlanRequest, sites: &[SiteReport]) -> Vec<String> {
     let mut warnings = Vec::new();
-    if matches!(request.config.family, Family::Other(_)) {
-        warnings.push(format!(
-            "the engine has no forward pass for `{}` yet: this plan cannot be served",
-            model.architecture
-        ));
-    }
     warnings.extend(request.draft.iter().flat_map(|draft| draft.warnings.iter().map(|why| format!("the head {why}"))));
-    warnings.extend(request.config.unserved.iter().map(|why| format!("this plan cannot be served: {why}")));
     for site in sites.iter().filter(|site| site.verdict == PlanVerdict::Fallback) {
         let of = |wanted: fn(&str) -> bool| -> Vec<&str> {
             site.reasons.iter().filter(|reason| wanted(&reason.class)).map(|reason| reason.reason.as_str()).collect()

@@ -32,7 +32,7 @@ pub use device::{
 pub use error::PlanError;
 pub use machine::{GpuFacts, GpuMachine, HostCpu, Machine};
 pub use memory::{MemoryPlan, parameters};
-pub use open::open_database;
+pub use open::{is_there, open_database, open_regular, printable, read_up_to};
 pub use prediction::Prediction;
 pub use report::{
     DraftReport, KernelLine, MachineReport, ModelReport, Plan, PlanVerdict, ReasonReport, RejectedReport, RungReport,

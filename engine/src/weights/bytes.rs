@@ -1,10 +1,11 @@
 //! The bytes of a file, read or mapped.
 
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
 use super::WeightError;
+use crate::load::open_regular;
 
 /// The whole content of one file.
 pub type FileBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
@@ -14,10 +15,9 @@ pub type OpenFile = fn(&Path) -> io::Result<FileBytes>;
 
 /// Reads a whole regular file into memory.
 pub fn read_file(path: &Path) -> io::Result<FileBytes> {
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-    }
-    std::fs::read(path).map(|bytes| Arc::new(bytes) as FileBytes)
+    let mut bytes = Vec::new();
+    open_regular(path)?.read_to_end(&mut bytes)?;
+    Ok(Arc::new(bytes))
 }
 
 /// Opens a file of weights, with an error that names it.

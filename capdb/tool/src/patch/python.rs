@@ -1,9 +1,9 @@
 //! One Python file: read with limits, parsed, and walked.
 
-use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use capdb::files::read_up_to;
 use tree_sitter::{Node, Parser, Tree};
 
 /// Largest file that is read. The files in question have a few hundred lines.
@@ -135,8 +135,7 @@ pub fn read(root: &Path, relative: &str) -> Result<(PathBuf, Vec<u8>), SourceErr
     if !path.metadata().map_err(io)?.is_file() {
         return Err(SourceError::NotAFile(relative.to_owned()));
     }
-    let mut bytes = Vec::new();
-    std::fs::File::open(&path).map_err(io)?.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(io)?;
+    let bytes = read_up_to(&path, MAX_BYTES + 1).map_err(io)?;
     Ok((path, bytes))
 }
 

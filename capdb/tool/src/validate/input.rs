@@ -1,10 +1,10 @@
 //! Which files to validate, and in the light of which database.
 
 use std::collections::HashSet;
-use std::io;
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use capdb::load::{self, FileKind, Loaded, TextFile};
+use capdb::load::{self, FileKind, Loaded, ReadError, TextFile};
 use capdb::yaml;
 
 /// Files of a database, and which of them the findings are wanted for.
@@ -31,8 +31,8 @@ impl Input {
 /// Why the files cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    #[error("cannot read {path}: {cause}")]
-    Io { path: PathBuf, cause: io::Error },
+    #[error(transparent)]
+    Read(#[from] ReadError),
     #[error(
         "{0}: there is no .yaml file in this folder, so there is nothing to validate; name a folder of records, or a file"
     )]
@@ -49,24 +49,19 @@ impl Input {
     }
 
     /// The given files and folders. A folder with a manifest is a database of its own. Anything else is seen as part of
-    /// the database that it lies in, or else as laid over `context`, and only its own findings are reported.
+    /// the database that it lies in, or else as laid over `context`, and only its own findings are reported. What is named
+    /// twice, by whatever names, is looked at once.
     pub fn paths(
         paths: &[PathBuf],
         context: impl FnOnce() -> Result<Vec<TextFile>, InputError>,
     ) -> Result<Self, InputError> {
-        if let [folder] = paths
+        let mut parts = parts(paths)?;
+        if let [(folder, files)] = &mut parts[..]
             && is_database(folder)
         {
-            return Ok(Self::database(folder_files(folder)?));
+            return Ok(Self::database(std::mem::take(files)));
         }
-        let mut given = Vec::new();
-        for path in paths {
-            let files = if path.is_dir() { folder_files(path)? } else { vec![read_file(path)?] };
-            if files.is_empty() {
-                return Err(InputError::Empty(path.display().to_string()));
-            }
-            given.extend(files);
-        }
+        let mut given: Vec<TextFile> = parts.into_iter().flat_map(|(_, files)| files).collect();
         let home = paths.iter().find_map(|path| home_of(path));
         let context = match &home {
             Some(home) => folder_files(home)?,
@@ -93,14 +88,43 @@ impl Input {
 
 /// Every file of a database, by its folder.
 pub fn folder_files(folder: &Path) -> Result<Vec<TextFile>, InputError> {
-    load::folder(folder).map_err(|cause| InputError::Io { path: folder.to_path_buf(), cause })
+    Ok(load::folder(folder)?)
 }
 
 /// One file, not part of a database.
 pub fn read_file(path: &Path) -> Result<TextFile, InputError> {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let bytes = load::read_bounded(path).map_err(|cause| InputError::Io { path: path.to_path_buf(), cause })?;
-    Ok(TextFile { path: path.display().to_string(), relative: name, bytes })
+    Ok(load::file(path)?)
+}
+
+/// The files of a path that a user names: those below a folder, or the one file.
+pub fn files_of(path: &Path) -> Result<Vec<TextFile>, InputError> {
+    if path.is_dir() { folder_files(path) } else { Ok(vec![read_file(path)?]) }
+}
+
+/// The files of each path, each file with the first path that names it, databases and folders first; paths that bring
+/// nothing new are left out.
+fn parts(paths: &[PathBuf]) -> Result<Vec<(&Path, Vec<TextFile>)>, InputError> {
+    let mut paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    paths.sort_by_key(|path| (!is_database(path), !path.is_dir()));
+    let (mut seen, mut parts) = (HashSet::new(), Vec::new());
+    for path in paths {
+        let mut files = files_of(path)?;
+        if files.is_empty() {
+            return Err(InputError::Empty(path.display().to_string()));
+        }
+        // Inside one folder two names of a file are two files: a start reads both.
+        files.retain(|file| !seen.contains(&real(Path::new(&file.path))));
+        seen.extend(files.iter().map(|file| real(Path::new(&file.path))));
+        if !files.is_empty() {
+            parts.push((path, files));
+        }
+    }
+    Ok(parts)
+}
+
+/// Where a path leads, links followed.
+fn real(path: &Path) -> PathBuf {
+    fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_path_buf())
 }
 
 fn is_database(folder: &Path) -> bool {
@@ -109,14 +133,13 @@ fn is_database(folder: &Path) -> bool {
 
 /// The database that a path lies in.
 fn home_of(path: &Path) -> Option<PathBuf> {
-    let absolute = std::path::absolute(path).ok()?;
-    absolute.ancestors().skip(1).take(4).find(|folder| is_database(folder)).map(Path::to_path_buf)
+    real(path).ancestors().skip(1).take(4).find(|folder| is_database(folder)).map(Path::to_path_buf)
 }
 
 /// Where a file belongs inside a database: by its place, else by the schema that it names.
 fn place(file: &TextFile, home: Option<&Path>) -> String {
-    let absolute = std::path::absolute(&file.path).unwrap_or_default();
-    if let Some(relative) = home.and_then(|home| absolute.strip_prefix(home).ok()) {
+    let place = real(Path::new(&file.path));
+    if let Some(relative) = home.and_then(|home| place.strip_prefix(home).ok()) {
         return relative.components().map(|part| part.as_os_str().to_string_lossy()).collect::<Vec<_>>().join("/");
     }
     let name = file.relative.rsplit('/').next().unwrap_or_default();

@@ -13,7 +13,7 @@ use capdb::assembly::Assembly;
 use capdb::load::Loaded;
 use capdb::problem::{Problem, Severity};
 
-pub use input::{Input, InputError, folder_files, read_file};
+pub use input::{Input, InputError, files_of, folder_files, read_file};
 
 use crate::diagnostics::{self, Sources, Summary};
 use crate::lint::{self, Tree};

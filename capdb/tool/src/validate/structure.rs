@@ -193,7 +193,6 @@ impl<'a> Subject<'a> {
         let hint = match place.name.as_str() {
             "`id`" => "lower-case letters and digits, with single hyphens between them".to_owned(),
             "`compute_capability`" => "major and minor number in quotes, e.g. \"12.0\"".to_owned(),
-            "`date`" => "year, month and day in quotes, e.g. \"2026-11-29\"".to_owned(),
             _ => format!("it must match {pattern}"),
         };
         self.error("bad-format", &place.span, format!("{} cannot be `{text}`", place.name)).hint(hint)

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use capdb::problem::Problem;
 use capdb::quantity::{Bandwidth, Size, SizeError, Version};
-use capdb::record::WORLD_SIZE_LIMITS;
+use capdb::record::{WORLD_SIZE_LIMITS, date_fault};
 use capdb::yaml::{Entry, Node, NodeKind};
 
 use super::suggest;
@@ -28,6 +28,8 @@ impl Checker<'_> {
     fn visit(&mut self, node: &Node, shape: Shape<'_>, key: &str) {
         let shape = shape.alternative(json_type(node)).map_or(shape, |(_, chosen)| chosen);
         match shape.type_name() {
+            // A pattern cannot know how many days a month has.
+            _ if key == "date" && shape.wants_text() => return self.text_value(node, date_fault),
             Some("Size") => return self.size(node),
             Some("Version") => {
                 return self.text_value(node, |text| text.parse::<Version>().err().map(|e| e.to_string()));
@@ -37,12 +39,16 @@ impl Checker<'_> {
             }
             _ => {}
         }
-        if let (NodeKind::Integer(number), "world_sizes") = (&node.kind, key) {
-            self.world_size(*number, node.span.clone());
-        } else if let (NodeKind::Integer(number), Some("uint32")) =
-            (&node.kind, shape.keyword("format").and_then(|format| format.as_str()))
-        {
-            self.unsigned(*number, node.span.clone());
+        let format = shape.keyword("format").and_then(|format| format.as_str());
+        match (&node.kind, format) {
+            (NodeKind::Integer(number), _) if key == "world_sizes" => self.world_size(*number, node.span.clone()),
+            (NodeKind::Integer(number), Some("uint32")) => self.unsigned(*number, node.span.clone()),
+            // To a schema 12.0 is an integer, to the types it is none.
+            (NodeKind::Float(number), Some(format)) if number.fract() == 0.0 && format.contains("int") => {
+                let message = format!("`{}` is a number with a point", self.source(&node.span));
+                self.push("wrong-type", &node.span, message, "write the whole number");
+            }
+            _ => {}
         }
         for item in node.items() {
             if let Some(child) = shape.child("0") {

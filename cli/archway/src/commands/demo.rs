@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
+use engine::plan::printable;
 use engine::types::{RequestEvent, SamplingParams};
 use engine_server::service::Service;
 use engine_server::text::Chat;
@@ -76,7 +77,7 @@ fn answer(arguments: &Arguments, service: &Service) -> Result<()> {
         tokens += new.len();
         first.get_or_insert((timed.at, new.len()));
         last = timed.at;
-        write!(out, "{text}")?;
+        write!(out, "{}", printable(&text))?;
         out.flush()?;
     }
     writeln!(out)?;

@@ -8,6 +8,8 @@ use clap::{Args, Subcommand};
 use engine::plan::{architectures, kernel_target, open_database};
 use engine_gpu::compile::{CompileTarget, Nvrtc, Pack, units};
 
+use crate::files::writable;
+
 /// Compile kernels ahead of time.
 #[derive(Args)]
 pub struct Arguments {
@@ -47,6 +49,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 fn build(arguments: &Build) -> Result<ExitCode> {
     ensure!(arguments.head_dim.iter().all(|size| (1..=512).contains(size)), "--head-dim must be from 1 to 512");
+    writable(&arguments.out).context("--out")?;
     let database = open_database(arguments.capdb.as_deref().map(Path::new))?;
     let ids = if arguments.arch.is_empty() { architectures(&database) } else { arguments.arch.clone() };
     let compiler = Nvrtc::open()?;

@@ -20,7 +20,7 @@ use engine_gpu::measure::{
 use engine_gpu::probe::links;
 
 use crate::date;
-use crate::files::{writable, write_whole};
+use crate::files::{writable, write_keeping};
 use crate::gpus::{Joined, MeasuredGpus, measured_kernels};
 use crate::loader::tuning::usual_file;
 
@@ -69,13 +69,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         None => measure(arguments)?,
     };
     if let Some(file) = &arguments.figures {
-        write_whole(file, &(serde_json::to_string_pretty(&measurement)? + "\n"))?;
+        write(file, &(serde_json::to_string_pretty(&measurement)? + "\n"))?;
     }
     let database = open_database(arguments.capdb.as_deref().map(Path::new))?;
     let tuned = tune(database, &measurement)?;
     tuned.lines.iter().for_each(|line| eprintln!("{line}"));
     let out = arguments.out.clone().map_or_else(|| usual_file(&measurement.record), Ok)?;
-    write_whole(&out, &tuned.text)?;
+    write(&out, &tuned.text)?;
     println!("{}", out.display());
     eprintln!(
         "tuned in {:.0} s; `capdb diff --overlay {}` shows what changes",
@@ -83,6 +83,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         out.display()
     );
     Ok(ExitCode::SUCCESS)
+}
+
+fn write(file: &Path, text: &str) -> Result<()> {
+    if let Some(kept) = write_keeping(file, text)? {
+        eprintln!("note: {} was there; it is kept as {}", file.display(), kept.display());
+    }
+    Ok(())
 }
 
 /// Errors: something that is no tuning stands where one is to be written.
@@ -123,6 +130,9 @@ fn read(file: &Path) -> Result<Measurement> {
 fn measure(arguments: &Arguments) -> Result<Measurement> {
     let database = open_database(arguments.capdb.as_deref().map(Path::new))?;
     let gpus = MeasuredGpus::find(&database)?;
+    if arguments.out.is_none() {
+        writable(&usual_file(&gpus.record)?)?;
+    }
     let all = gpus.devices(&[])?;
     let sizes = world_sizes(&arguments.world_sizes, all.len())?;
     let groups =

@@ -46,7 +46,6 @@ pub fn prepare(model: &str, options: &Options) -> Result<Planned> {
     let devices = Devices::choose(options, &config)?;
     devices.check_number_type(options)?;
     let context = options.max_model_len.map_or(config.context as u64, |count| count.0);
-    ensure!(context > 0, "--max-model-len must be at least 1");
     ensure!(
         context <= config.context as u64,
         "--max-model-len {context} is more than the {} tokens that the model was made for",

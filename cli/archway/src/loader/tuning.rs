@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use engine::load::is_there;
 use engine::plan::tuning::{MachineFacts, lay_tuning};
 use engine::plan::{Database, KernelTarget, Machine};
 use engine_gpu::doctor::Survey;
@@ -25,7 +26,7 @@ pub fn lay(database: Database, wish: Option<&str>, record: Option<&str>) -> Resu
     let file = match wish {
         Some(NONE) => None,
         Some(file) => Some(PathBuf::from(file)),
-        None => record.and_then(|record| usual_file(record).ok()).filter(|file| file.is_file()),
+        None => record.and_then(|record| usual_file(record).ok()).filter(|file| is_there(file)),
     };
     let Some(file) = file else { return Ok((database, None)) };
     let laid = lay_tuning(database, Path::new(&file));

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use capdb_tool::diagnostics::{Format, Sources, render};
 use capdb_tool::migrate::{Lifted, lift};
-use capdb_tool::validate::{folder_files, read_file};
+use capdb_tool::validate::files_of;
 
 use crate::output;
 
@@ -30,7 +30,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if !args.path.exists() {
         bail!("{}: there is no such file or folder", args.path.display());
     }
-    let files = if args.path.is_dir() { folder_files(&args.path)? } else { vec![read_file(&args.path)?] };
+    let files = files_of(&args.path)?;
     let (mut lifted, mut problems, mut sources) = (Vec::new(), Vec::new(), Sources::default());
     for file in &files {
         match lift(file) {
@@ -48,7 +48,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     for (file, text) in &lifted {
         if args.dry_run {
-            output::data(&format!("--- {}\n{text}", file.path))?;
+            output::text_of_files(&format!("--- {}\n{text}", file.path))?;
         } else {
             std::fs::write(&file.path, text).with_context(|| file.path.clone())?;
             output::data(&format!("{}\n", file.path))?;

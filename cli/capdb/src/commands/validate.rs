@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use capdb_tool::diagnostics::{self, Format};
+use capdb_tool::diagnostics::Format;
 use capdb_tool::lint::LINTS;
 use capdb_tool::validate::{self, Input, InputError};
 use clap::ValueEnum;
@@ -66,7 +66,7 @@ pub fn run(args: &Args, source: &Source) -> Result<ExitCode> {
         FormatWord::Json => Format::Json,
         FormatWord::Github => Format::Github,
     };
-    output::data(&diagnostics::render(&report.problems, &report.sources, format, output::colour()))?;
+    output::problems(&report.problems, &report.sources, format)?;
     output::talk(format_args!("{}", report.summary.line()));
     Ok(found(report.summary.errors > 0))
 }

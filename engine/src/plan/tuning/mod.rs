@@ -11,7 +11,7 @@ mod write;
 use std::path::Path;
 
 use capdb::database::{Database, OpenError};
-use capdb::load::{TextFile, read_bounded};
+use capdb::load;
 
 pub use fit::{Difference, MachineFacts, TuningReport};
 pub use measurement::{Group, Measurement, MeasurementError, NormPoint, SumPoint};
@@ -19,10 +19,7 @@ pub use write::{Tuned, tune};
 
 /// Lays a tuning file over a database. Errors: no such file, no overlay, an unknown record.
 pub fn lay_tuning(database: Database, path: &Path) -> Result<Database, OpenError> {
-    let shown = path.display().to_string();
-    let bytes = read_bounded(path).map_err(|cause| OpenError::Io { path: shown.clone(), cause })?;
-    let relative = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    database.with_overlay(TextFile { path: shown, relative, bytes })
+    database.with_overlay(load::file(path)?)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::taps::{self, Taps};
 use super::vocabulary::DraftVocabulary;
-use crate::load::{LoadError, json_object, read_text};
+use crate::load::{LoadError, is_there, json_object, read_text};
 use crate::model::ModelConfig;
 use crate::weights::{OpenFile, SafetensorsWeights, WeightSource};
 
@@ -68,7 +68,7 @@ pub fn open_head(
     open: OpenFile,
 ) -> Result<HeadCheckpoint, LoadError> {
     let (path, name) = (folder.join("config.json"), folder.display().to_string());
-    if !path.is_file() {
+    if !is_there(&path) {
         let message = "has no config.json; give the folder of an EAGLE-3 head".to_owned();
         return Err(LoadError::File { path: name, message });
     }

@@ -10,6 +10,7 @@ use indexmap::IndexMap;
 use super::bytes::open;
 use super::table::{Stored, Table};
 use super::{FileBytes, OpenFile, TensorInfo, TensorView, WeightError, WeightSource};
+use crate::load::is_there;
 
 /// The prefix under which multimodal checkpoints keep their language model.
 const NESTED: &str = "language_model.";
@@ -22,11 +23,11 @@ impl SafetensorsWeights {
     /// file of a folder.
     pub fn open_folder(folder: &Path, open: OpenFile) -> Result<Self, WeightError> {
         let single = folder.join("model.safetensors");
-        if single.is_file() {
+        if is_there(&single) {
             return Self::open_file(&single, open);
         }
         let index = folder.join("model.safetensors.index.json");
-        if index.is_file() {
+        if is_there(&index) {
             return index::open_shards(&index, open).map(Self);
         }
         Self::open_file(&index::only_file(folder)?, open)

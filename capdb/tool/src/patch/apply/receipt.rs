@@ -3,9 +3,9 @@
 //! `.capdb-patch/PROJECT/` in site-packages holds `receipt.json` and every original under its checksum.
 
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use capdb::files::read_up_to;
 use serde::{Deserialize, Serialize};
 
 use super::write::{replace, sync_folder};
@@ -76,12 +76,10 @@ impl Store {
     pub fn load(&self) -> Result<Option<Receipt>, ReceiptError> {
         let path = self.path();
         let broken = |why: String| ReceiptError::Broken { path: path.display().to_string(), why };
-        let file = match fs::File::open(&path) {
+        let bytes = match read_up_to(&path, MAX_BYTES + 1) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(|source| io(&path, source))?,
         };
-        let mut bytes = Vec::new();
-        file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|source| io(&path, source))?;
         if bytes.len() as u64 > MAX_BYTES {
             return Err(broken("it is too large".to_owned()));
         }
@@ -101,7 +99,7 @@ impl Store {
     /// The bytes of an original, checked against its name.
     pub fn read_original(&self, sum: &str) -> Result<Vec<u8>, ReceiptError> {
         let path = self.original(sum);
-        let bytes = fs::read(&path).map_err(|source| io(&path, source))?;
+        let bytes = read_up_to(&path, MAX_BYTES).map_err(|source| io(&path, source))?;
         if checksum(&bytes) == sum {
             Ok(bytes)
         } else {

@@ -75,7 +75,7 @@ fn dry_run(args: &Args, release: &Release, plan: &Plan) -> Result<ExitCode> {
         print(args, plan, &outcome)?;
     } else {
         output::talk(format_args!("{}", plan.to_text(&outcome)));
-        output::data(&plan.files.iter().map(|edit| edit.diff()).collect::<String>())?;
+        output::text_of_files(&plan.files.iter().map(|edit| edit.diff()).collect::<String>())?;
     }
     let code = if outcome.refused.is_some() { 2 } else { plan.exit_code() };
     Ok(ExitCode::from(code))

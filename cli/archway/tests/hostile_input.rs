@@ -1,0 +1,169 @@
+//! Input that somebody made to hang, to hide or to break something: each is refused by name, and nothing waits for ever.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+const SHAPE: &str = "models/shapes/llama-3.1-8b.json";
+const TINY: &str = "engine/tests/config/llama-tiny.json";
+
+/// Ends with code 124 where the program hangs.
+fn archway(arguments: &[&str]) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["20", env!("CARGO_BIN_EXE_archway")]).args(arguments).current_dir(root()).output().unwrap()
+}
+
+/// What a refusal says.
+fn refused(arguments: &[&str]) -> String {
+    let output = archway(arguments);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+    assert!(!said.contains("panicked"), "{arguments:?}: {said}");
+    said
+}
+
+fn pipe(path: &Path) -> String {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+    path.display().to_string()
+}
+
+#[test]
+fn pipes_are_refused_wherever_a_file_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let below = |name: &str| pipe(&folder.path().join(name));
+    let (plain, json, gguf) = (below("pipe"), below("pipe.json"), below("pipe.gguf"));
+    let (inside, database) = (below("model/config.json"), below("database/arch/sm90.yaml"));
+    let [model, database] = [&inside, &database].map(|file| {
+        let file = Path::new(file);
+        let up = if file.ends_with("config.json") { 1 } else { 2 };
+        file.ancestors().nth(up).unwrap().display().to_string()
+    });
+    let dummy = ["bench", "latency", "--model", TINY, "--load-format", "dummy", "--device", "cpu"];
+    for arguments in [
+        vec!["plan", SHAPE, "--config", &plain],
+        vec!["serve", SHAPE, "--config", &plain],
+        vec!["config", "show", "--config", &plain],
+        vec!["plan", SHAPE, "--tuning", &plain],
+        vec!["plan", SHAPE, "--gpu", "h200", "--tuning", &plain],
+        vec!["plan", SHAPE, "--kernels", &plain],
+        vec!["plan", SHAPE, "--gpu", "h200", "--capdb", &database],
+        vec!["plan", &json],
+        vec!["plan", &gguf],
+        vec!["plan", &model],
+        vec!["serve", &gguf],
+        vec!["plan", TINY, "--speculative-draft-model-path", &model],
+        vec!["tune", "--from", &plain],
+        vec!["tune", "--from", "engine/tests/data/tuning/two-h200.json", "--out", &plain],
+        [&dummy[..], &["--chat-template", &plain]].concat(),
+        [&dummy[..], &["--tokenizer", &plain]].concat(),
+        [&dummy[..], &["--tokenizer", &model]].concat(),
+    ] {
+        let said = refused(&arguments);
+        assert!(said.contains("regular file") || said.contains("tokenizer.json"), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn nothing_in_a_file_steers_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let steering = "\u{1b}[2J\u{9b}31m\u{202e}";
+    let shape = std::fs::read_to_string(root().join(SHAPE)).unwrap();
+    let mut shape: serde_json::Value = serde_json::from_str(&shape).unwrap();
+    shape["architectures"] = serde_json::json!([format!("{steering}ForCausalLM")]);
+    let file = folder.path().join(format!("{steering}.json"));
+    std::fs::write(&file, shape.to_string()).unwrap();
+    let config = folder.path().join("settings.yaml");
+    std::fs::write(&config, "\"po\\e[31mrt\": 1\n").unwrap();
+    let (file, config) = (file.display().to_string(), config.display().to_string());
+    for arguments in [
+        vec!["plan", &file],
+        vec!["plan", &file, "--gpu", "h200"],
+        vec!["plan", &file, "--gpu", "h200", "--json"],
+        vec!["serve", &file, "--load-format", "dummy", "--device", "cpu"],
+        vec!["plan", SHAPE, "--config", &config],
+    ] {
+        let output = archway(&arguments);
+        let all = [output.stdout.clone(), output.stderr].concat();
+        let said = String::from_utf8(all).unwrap();
+        assert!(said.contains("\\u001b["), "{arguments:?}: {said}");
+        let steers = said.chars().find(|letter| letter.is_control() && *letter != '\n' || *letter == '\u{202e}');
+        assert_eq!(steers, None, "{arguments:?}: {said:?}");
+        if arguments.contains(&"--json") {
+            let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert!(plan["model"]["architecture"].as_str().unwrap().starts_with(steering));
+        }
+    }
+}
+
+/// What `serve` refuses, `plan` refuses too, on GPUs and on the CPU.
+#[test]
+fn a_plan_refuses_what_a_start_would() {
+    for (flag, value) in [
+        ("--max-model-len", "0"),
+        ("--max-num-seqs", "0"),
+        ("--max-num-batched-tokens", "0"),
+        ("--max-total-tokens", "0"),
+        ("--kv-cache-memory-bytes", "0"),
+        ("--max-message", "0"),
+        ("--max-outputs", "0"),
+        ("--max-body-size", "0"),
+        ("--tensor-parallel-size", "0"),
+        ("--speculative-num-steps", "0"),
+        ("--gpu-memory-utilization", "0"),
+    ] {
+        for line in [vec!["plan", SHAPE], vec!["plan", SHAPE, "--gpu", "h200"], vec!["serve", SHAPE]] {
+            let said = refused(&[&line[..], &[flag, value]].concat());
+            assert!(said.contains(flag), "{line:?} {flag}: {said}");
+        }
+    }
+}
+
+#[test]
+fn who_is_strict_gets_no_plan_that_cannot_be_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.json");
+    let shape = std::fs::read_to_string(root().join(SHAPE)).unwrap();
+    let mut shape: serde_json::Value = serde_json::from_str(&shape).unwrap();
+    shape["head_dim"] = 256.into();
+    std::fs::write(&file, shape.to_string()).unwrap();
+    let file = file.display().to_string();
+    let plan = |more: &[&str]| {
+        let output = archway(&[&["plan", &file, "--gpu", "h200", "--json"], more].concat());
+        let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        (output.status.code(), plan)
+    };
+    let (code, doubtful) = plan(&[]);
+    assert_eq!((code, &doubtful["refusals"]), (Some(0), &serde_json::json!([])));
+    assert!(doubtful["warnings"].to_string().contains("cannot be served"));
+    let (code, strict) = plan(&["--strict"]);
+    assert_eq!(code, Some(2));
+    assert!(strict["refusals"].to_string().contains("this plan cannot be served"), "{strict}");
+}
+
+#[test]
+fn a_tuning_that_is_replaced_is_kept() {
+    let home = tempfile::tempdir().unwrap();
+    let tune = || {
+        let output = Command::new(env!("CARGO_BIN_EXE_archway"))
+            .current_dir(root())
+            .env("XDG_DATA_HOME", home.path())
+            .args(["tune", "--from", "engine/tests/data/tuning/two-h200.json"])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let file = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
+        (file, String::from_utf8(output.stderr).unwrap())
+    };
+    let (file, _) = tune();
+    let (same, said) = tune();
+    assert!(same == file && file.starts_with(home.path()) && !said.contains("kept"), "{said}");
+    std::fs::write(&file, "# mine\n").unwrap();
+    let (_, said) = tune();
+    let kept = file.with_file_name("h200.1.yaml");
+    assert!(said.contains(&format!("kept as {}", kept.display())), "{said}");
+    assert_eq!(std::fs::read_to_string(kept).unwrap(), "# mine\n");
+}
