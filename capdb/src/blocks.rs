@@ -1,6 +1,6 @@
 //! The walk over a file's blocks of evidence: what a lint and a start both look at.
 
-use crate::yaml::{Node, NodeKind};
+use crate::yaml::{Entry, Node, NodeKind};
 
 /// A part of a record whose values share their evidence.
 pub struct Block<'a> {
@@ -56,6 +56,13 @@ impl<'a> Block<'a> {
         let paths = self.values().into_iter().map(|(path, _)| path);
         paths.filter(|path| !own.iter().any(|entry| entry.key == *path)).collect()
     }
+
+    /// Keys of `evidence_for` that name no value of the block.
+    pub fn strange_keys(&self) -> Vec<&'a Entry> {
+        let own = self.node.get("evidence_for").map(Node::entries).unwrap_or_default();
+        let values = self.values();
+        own.iter().filter(|entry| !values.iter().any(|(path, _)| *path == entry.key)).collect()
+    }
 }
 
 fn leaves<'a>(node: &'a Node, path: String, values: &mut Vec<(String, &'a Node)>) {
@@ -80,5 +87,20 @@ pub fn evidence<'a>(node: &'a Node, found: &mut Vec<&'a Node>) {
     }
     for item in node.items() {
         evidence(item, found);
+    }
+}
+
+/// Every value of a key `source`.
+pub fn cites<'a>(node: &'a Node, found: &mut Vec<&'a Node>) {
+    for entry in node.entries() {
+        match entry.key.as_str() {
+            "source" => found.push(&entry.value),
+            // The value of a reading is in the form of the key that it is a reading of.
+            "value" => {}
+            _ => cites(&entry.value, found),
+        }
+    }
+    for item in node.items() {
+        cites(item, found);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::assembly::{Assembly, Index, check_schema_words};
-use crate::load::{self, FileKind, Loaded, TextFile};
+use crate::assembly::{Assembly, Index};
+use crate::load::{self, Loaded, TextFile};
 use crate::overlay;
 use crate::problem::{Problem, Severity};
 use crate::record::Overlay;
@@ -21,8 +21,6 @@ pub enum OpenError {
     /// `capdb validate` shows all of them with their places.
     #[error("{} error(s), the first: {}; `capdb validate` shows them all, with a path those of one file", .0.len(), load::first_error(.0))]
     Invalid(Vec<Problem>),
-    #[error("{path}: the overlay applies to `{id}`, and there is no such record; known are {}", .known.join(", "))]
-    OverlayTarget { path: String, id: String, known: Vec<String> },
 }
 
 /// Why a record cannot be had.
@@ -85,26 +83,10 @@ impl Database {
 
     /// Lays a site overlay over every record that it applies to. Errors: a file that is no overlay, or one of another
     /// schema, ladders that cannot be followed, evidence that nothing stands behind, a record that does not exist. What
-    /// `capdb validate` refuses is refused here.
+    /// `capdb validate` refuses is refused here: both read by [`overlay::read`].
     pub fn with_overlay(mut self, file: TextFile) -> Result<Self, OpenError> {
-        let mut loaded = Loaded { kind: Some(FileKind::Overlay), ..Loaded::read(file) };
-        let mut problems = std::mem::take(&mut loaded.document.problems);
-        check_schema_words(std::slice::from_ref(&loaded), &mut problems);
-        if problems.iter().any(|problem| problem.severity == Severity::Error) {
-            return Err(OpenError::Invalid(problems));
-        }
-        let (overlay, _newer) =
-            crate::typed::read::<Overlay>(&mut loaded).map_err(|problem| OpenError::Invalid(vec![problem]))?;
-        let root = loaded.root();
-        let faults = |root| overlay::faults(&loaded.file.path, root, &overlay, &self.index.sources.sources);
-        let faults = root.map(faults).unwrap_or_default();
-        if !faults.is_empty() {
-            return Err(OpenError::Invalid(faults));
-        }
-        if self.index.id_of(&overlay.applies_to) != Some(overlay.applies_to.as_str()) {
-            let (path, id) = (loaded.file.path.clone(), overlay.applies_to.clone());
-            return Err(OpenError::OverlayTarget { path, id, known: self.index.ids() });
-        }
+        let mut loaded = Loaded::read(file);
+        let overlay = overlay::read(&mut loaded, &self.index).map_err(OpenError::Invalid)?;
         self.overlay = Some(Box::new(Laid { loaded, overlay }));
         Ok(self)
     }

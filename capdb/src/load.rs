@@ -230,7 +230,8 @@ impl SchemaVersion {
 
 /// The first words of a file's problems, for errors that cannot show all of them.
 pub fn first_error(problems: &[Problem]) -> String {
-    problems.first().map_or_else(String::new, |problem| format!("{}: {}", problem.path, problem.message))
+    let hint = |problem: &Problem| problem.hint.as_ref().map_or_else(String::new, |hint| format!(" ({hint})"));
+    problems.first().map_or_else(String::new, |first| format!("{}: {}{}", first.path, first.message, hint(first)))
 }
 
 #[cfg(test)]

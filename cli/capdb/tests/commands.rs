@@ -268,7 +268,7 @@ fn an_overlay_is_shown_explained_and_compared() {
     std::fs::write(&file, "schema: overlay/1\napplies_to: h2000\n").unwrap();
     let unknown = capdb(&["diff", "--overlay", &overlay]);
     assert_eq!(unknown.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&unknown.stderr).contains("no such record"), "{unknown:?}");
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("there is no record `h2000`"), "{unknown:?}");
 }
 
 fn text_of(output: &Output) -> String {

@@ -1,5 +1,4 @@
 use capdb::problem::Problem;
-use capdb::yaml::Node;
 
 use super::{Check, Lint, Subject};
 use crate::validate::suggest;
@@ -12,12 +11,8 @@ pub static LINT: Lint = Lint {
 
 fn check(subject: &Subject<'_>, problems: &mut Vec<Problem>) {
     for block in subject.blocks() {
-        let own = block.node.get("evidence_for").map(Node::entries).unwrap_or_default();
-        if own.is_empty() {
-            continue;
-        }
         let values: Vec<String> = block.values().into_iter().map(|(path, _)| path).collect();
-        for entry in own.iter().filter(|entry| !values.contains(&entry.key)) {
+        for entry in block.strange_keys() {
             let candidates: Vec<&str> = values.iter().map(String::as_str).collect();
             let message = format!("`{}` is no value of this block", entry.key);
             problems.push(

@@ -1,3 +1,4 @@
+use capdb::blocks::cites;
 use capdb::load::FileKind;
 use capdb::problem::Problem;
 use capdb::yaml::Node;
@@ -34,21 +35,6 @@ fn check(subject: &Subject<'_>, problems: &mut Vec<Problem>) {
             Some(near) => problem.hint(format!("did you mean `{near}`?")).fix(near),
             None => problem.hint("add it to sources.yaml: what it is, its version and path, and when it was read"),
         });
-    }
-}
-
-/// Every value of a key `source`.
-pub fn cites<'a>(node: &'a Node, found: &mut Vec<&'a Node>) {
-    for entry in node.entries() {
-        match entry.key.as_str() {
-            "source" => found.push(&entry.value),
-            // The value of a reading is in the form of the key that it is a reading of.
-            "value" => {}
-            _ => cites(&entry.value, found),
-        }
-    }
-    for item in node.items() {
-        cites(item, found);
     }
 }
 

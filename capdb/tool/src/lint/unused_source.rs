@@ -1,10 +1,11 @@
 use std::collections::HashSet;
 
+use capdb::blocks::cites;
 use capdb::load::FileKind;
 use capdb::problem::Problem;
 use capdb::yaml::Node;
 
-use super::unknown_source::{cites, superseding};
+use super::unknown_source::superseding;
 use super::{Check, Lint, Tree};
 
 pub static LINT: Lint = Lint {

@@ -5,11 +5,12 @@ use std::sync::OnceLock;
 
 use capdb::load::{Loaded, SchemaVersion};
 use capdb::problem::Problem;
+use capdb::ranges;
 use jsonschema::Validator;
 use serde_json::Value;
 
 use super::structure::{self, Subject};
-use super::{parallel, ranges, values};
+use super::{meets, parallel, values};
 use crate::schema::{SCHEMAS, Shape};
 
 /// A schema and its compiled form, made once for a run.
@@ -72,7 +73,6 @@ struct Kept {
 
 impl Kept {
     fn add(&mut self, found: Vec<Problem>) {
-        let meets = |a: &Range<usize>, b: &Range<usize>| a == b || (a.start < b.end && b.start < a.end);
         let fresh: Vec<Problem> =
             found.into_iter().filter(|problem| !self.taken.iter().any(|place| meets(place, &problem.span))).collect();
         self.taken.extend(fresh.iter().map(|problem| problem.span.clone()).filter(|span| !span.is_empty()));

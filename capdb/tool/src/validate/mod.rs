@@ -2,15 +2,16 @@
 
 mod file;
 mod input;
-mod ranges;
 mod structure;
 pub mod suggest;
 mod values;
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use capdb::assembly::Assembly;
-use capdb::load::Loaded;
+use capdb::load::{FileKind, Loaded};
+use capdb::overlay;
 use capdb::problem::{Problem, Severity};
 
 pub use input::{Input, InputError, files_of, folder_files, read_file};
@@ -37,7 +38,33 @@ pub fn validate(input: Input) -> Report {
     problems = merge(problems, &checked, &assembly, complete);
     let sound: Vec<bool> = sound(&assembly, &problems);
     problems.extend(lint::run(&Tree::new(&assembly, &sound, complete)));
+    for loaded in assembly.files().iter().filter(|loaded| loaded.kind == Some(FileKind::Overlay)) {
+        let start = overlay::read(&mut loaded.clone(), &assembly.index).err();
+        say_as_a_start(&mut problems, start.unwrap_or_default());
+    }
     report(problems, &assembly, focus.as_ref())
+}
+
+/// Whether two places have something in common.
+fn meets(a: &Range<usize>, b: &Range<usize>) -> bool {
+    a == b || (a.start < b.end && b.start < a.end)
+}
+
+/// Puts in what a start says of an overlay, in its words; what the validation found out about the same place stays as
+/// advice. Of a wrong form the schema says more than a start, which refuses it all the same.
+fn say_as_a_start(problems: &mut Vec<Problem>, start: Vec<Problem>) {
+    for said in start {
+        let mut errors: Vec<&mut Problem> =
+            problems.iter_mut().filter(|found| found.path == said.path && found.severity == Severity::Error).collect();
+        let form = said.code == "wrong-form" && !errors.is_empty();
+        let place = errors.iter().position(|found| meets(&found.span, &said.span));
+        let same = place.or_else(|| errors.iter().position(|found| found.code == said.code));
+        match same {
+            _ if form => {}
+            Some(same) => (errors[same].code, errors[same].message) = (said.code, said.message),
+            None => problems.push(said),
+        }
+    }
 }
 
 /// Applies `work` to every item on all processors, keeping the order.

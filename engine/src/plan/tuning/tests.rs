@@ -235,7 +235,7 @@ fn a_file_that_is_no_tuning_is_refused() {
         let (_folder, path) = overlay(text);
         lay_tuning(Database::embedded(), &path).unwrap_err().to_string()
     };
-    assert!(refused("schema: overlay/1\napplies_to: h2000\n").contains("no such record"));
+    assert!(refused("schema: overlay/1\napplies_to: h2000\n").contains("there is no record `h2000` (known are "));
     assert!(refused("schema: overlay/1\n").contains("applies_to"));
     assert!(refused("a: [").contains("error"));
     let text = tune(Database::embedded(), &recorded()).unwrap().text;

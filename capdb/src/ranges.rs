@@ -1,15 +1,15 @@
 //! Open-ended ranges: `>=9.0`, `9.0+`, `sm_90..`. Every project that compared architectures by number shipped a bug, so
 //! there is no place for a range in the database; this check says so before the schema says something less helpful.
 
-use capdb::problem::Problem;
-use capdb::yaml::{Node, NodeKind};
+use crate::problem::Problem;
+use crate::yaml::{Node, NodeKind};
 
 /// Keys whose texts are prose.
 const PROSE: &[&str] =
     &["note", "notes", "meaning", "title", "name", "why", "reason", "hint", "url", "path", "version", "description"];
 
 /// Finds texts and keys that are written as a range.
-pub(super) fn check(path: &str, root: &Node) -> Vec<Problem> {
+pub fn check(path: &str, root: &Node) -> Vec<Problem> {
     let mut problems = Vec::new();
     visit(path, root, &mut problems);
     problems
