@@ -35,7 +35,7 @@ fn values(weights: &GgufWeights, name: &str, shape: &[usize]) -> Vec<f32> {
 
 #[test]
 fn the_configuration_is_complete() {
-    let config = read_config(&fixture(), read_file).unwrap_or_else(|error| panic!("{error}"));
+    let config = read_config(&fixture(), LoadFormat::Auto, read_file).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((&config.family, config.layers, config.hidden, config.heads), (&Family::Llama, 2, 32, 4));
     let attention = Attention::Grouped {
         key_value_heads: 2,
@@ -130,7 +130,7 @@ fn config_of(writer: &Writer) -> Result<engine::model::ModelConfig, engine::load
     let folder = tempfile::tempdir().expect("can make a folder");
     let path = folder.path().join("model.gguf");
     std::fs::write(&path, writer.bytes()).expect("can write");
-    read_config(&path, read_file)
+    read_config(&path, LoadFormat::Auto, read_file)
 }
 
 #[test]

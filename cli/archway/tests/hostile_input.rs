@@ -101,7 +101,7 @@ fn nothing_in_a_file_steers_the_terminal() {
 
 /// What `serve` refuses, `plan` refuses too, on GPUs and on the CPU.
 #[test]
-fn a_plan_refuses_what_a_start_would() {
+fn a_plan_refuses_the_numbers_that_a_start_refuses() {
     for (flag, value) in [
         ("--max-model-len", "0"),
         ("--max-num-seqs", "0"),
@@ -120,6 +120,64 @@ fn a_plan_refuses_what_a_start_would() {
             assert!(said.contains(flag), "{line:?} {flag}: {said}");
         }
     }
+}
+
+#[test]
+fn a_plan_refuses_what_a_start_refuses() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = folder.path().join("settings.yaml");
+    std::fs::write(&settings, "tp-size: 3\n").unwrap();
+    let (settings, nowhere) = (settings.display().to_string(), "/nowhere/file");
+    let gpu = ["plan", SHAPE, "--gpu", "h200"];
+    let cpu = ["plan", TINY];
+    let eagle = ["--speculative", "eagle3"];
+    for (line, more, said) in [
+        (&gpu[..], vec!["--kernels", nowhere], nowhere),
+        (&gpu, vec!["--kernels", SHAPE], "--kernels"),
+        (&gpu, vec!["--dtype", "float32"], "--dtype float32"),
+        (&cpu, vec!["--dtype", "bfloat16"], "--dtype bfloat16"),
+        (&gpu, vec!["--max-model-len", "1000000"], "--max-model-len 1000000"),
+        (&gpu, vec!["--device", "cpu"], "contradict each other"),
+        (&cpu, vec!["--device", "cuda"], "--gpu"),
+        (&gpu, vec!["--max-total-tokens", "4k", "--kv-cache-memory-bytes", "1GiB"], "not both"),
+        (&gpu, vec!["--max-total-tokens", "1000000000"], "does not fit"),
+        (&cpu, vec!["--max-total-tokens", "15"], "holds no page"),
+        (&gpu, vec!["--tokenizer", nowhere], nowhere),
+        (&gpu, vec!["--chat-template", nowhere], nowhere),
+        (&gpu, vec!["--chat-template", "{% if %}"], "chat-template"),
+        (&gpu, vec!["--config", &settings], "heads_not_divisible"),
+        (&gpu, vec!["--nodes", "0"], "--nodes"),
+        (&gpu, vec!["--model", TINY], "two models"),
+        (&gpu, vec!["--draft-hidden", "64"], "--draft-hidden"),
+        (&gpu, [&eagle[..], &["--speculative-draft-model-path", nowhere]].concat(), nowhere),
+    ] {
+        let output = archway(&[line, &more].concat());
+        let all = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(2), "{line:?} {more:?}: {all}");
+        assert!(all.contains(said) && !all.contains("panicked"), "{line:?} {more:?}: {all}");
+    }
+    let golden = "tests/golden/eagle3-tiny";
+    let (target, draft) = (format!("{golden}/target"), format!("{golden}/draft"));
+    let output = archway(&["plan", &target, "--gpu", "h200", "--speculative-draft-model-path", &draft]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[test]
+fn wishes_about_the_cpu_are_named_where_gpus_are_planned() {
+    let plan = |more: &[&str]| {
+        let line = ["plan", SHAPE, "--gpu", "h200", "--json", "--threads", "3", "--cpu-precision", "exact"];
+        let output = archway(&[&line[..], more].concat());
+        let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        (output.status.code(), plan)
+    };
+    let named = |list: &serde_json::Value| {
+        let list = list.to_string();
+        list.contains("--threads 3 is about the CPU") && list.contains("--cpu-precision exact is about the CPU")
+    };
+    let (code, said) = plan(&[]);
+    assert!(code == Some(0) && named(&said["warnings"]), "{said}");
+    let (code, said) = plan(&["--strict"]);
+    assert!(code == Some(2) && named(&said["refusals"]), "{said}");
 }
 
 #[test]

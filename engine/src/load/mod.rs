@@ -22,6 +22,7 @@ pub use error::{ConfigError, LoadError};
 pub use generation::GenerationDefaults;
 pub use gguf::read_gguf_config;
 pub use hugging_face::parse_config;
+pub use text::check_chat_template;
 
 pub use crate::plan::{is_there, open_regular};
 use text::Text;
@@ -78,9 +79,10 @@ enum Place {
     Config(PathBuf),
 }
 
-/// Reads a model's configuration alone: a folder, a `config.json` or a `.gguf` file.
-pub fn read_config(path: &Path, open: OpenFile) -> Result<ModelConfig, LoadError> {
-    match find(path, LoadFormat::Auto)? {
+/// Reads a model's configuration alone, where weights of this format would have it: a folder, a `config.json` or a `.gguf`
+/// file.
+pub fn read_config(path: &Path, format: LoadFormat, open: OpenFile) -> Result<ModelConfig, LoadError> {
+    match find(path, format)? {
         Place::Gguf(file) => read_gguf_config(&GgufWeights::open(&file, open)?),
         Place::Folder { config, .. } | Place::Config(config) => read_config_file(&config),
     }

@@ -36,7 +36,7 @@ pub(super) fn from_folder(folder: &Path, options: &OpenOptions) -> Result<Text, 
         }
         false => None,
     };
-    let templates = match asked_for(options)? {
+    let templates = match asked_for(options.chat_template.as_deref())? {
         Some(templates) => Some(templates),
         None => of_folder(folder, &settings)?,
     };
@@ -61,26 +61,31 @@ pub(super) fn from_gguf(weights: &GgufWeights, options: &OpenOptions) -> Result<
     };
     let bos = text_of(tokenizer.as_ref().and_then(|tokenizer| tokenizer.bos_token()));
     let eos = text_of(tokenizer.as_ref().and_then(|tokenizer| tokenizer.eos_token()));
-    let chat_template = compile(asked_for(options)?.or(own), bos.as_deref(), eos.as_deref())?;
+    let chat_template = compile(asked_for(options.chat_template.as_deref())?.or(own), bos.as_deref(), eos.as_deref())?;
     Ok(Text { tokenizer, chat_template })
 }
 
 /// What is asked for where nothing lies beside the configuration: a template may be.
 pub(super) fn from_options(options: &OpenOptions) -> Result<Text, LoadError> {
-    Ok(Text { tokenizer: None, chat_template: compile(asked_for(options)?, None, None)? })
+    Ok(Text { tokenizer: None, chat_template: compile(asked_for(options.chat_template.as_deref())?, None, None)? })
+}
+
+/// Errors: the chat template that is asked for is none, or its file cannot be read.
+pub fn check_chat_template(argument: &str) -> Result<(), LoadError> {
+    compile(asked_for(Some(argument))?, None, None).map(drop)
 }
 
 /// The template of the command line: a file, or the text itself.
-fn asked_for(options: &OpenOptions) -> Result<Option<Templates>, LoadError> {
-    let Some(argument) = &options.chat_template else { return Ok(None) };
+fn asked_for(argument: Option<&str>) -> Result<Option<Templates>, LoadError> {
+    let Some(argument) = argument else { return Ok(None) };
     let path = Path::new(argument);
     let (path, text) = if is_there(path) {
-        (argument.clone(), read_text(path)?)
+        (argument.to_owned(), read_text(path)?)
     } else if argument.contains("{{") || argument.contains("{%") {
-        ("--chat-template".to_owned(), argument.clone())
+        ("--chat-template".to_owned(), argument.to_owned())
     } else {
         let message = "is the chat template asked for, but neither a file nor the text of a template".to_owned();
-        return Err(LoadError::File { path: argument.clone(), message });
+        return Err(LoadError::File { path: argument.to_owned(), message });
     };
     Ok(Some(Templates { path, named: vec![("default".to_owned(), text)] }))
 }

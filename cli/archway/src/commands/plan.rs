@@ -3,18 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use engine::load::read_config;
-use engine::model::ModelConfig;
 use engine::plan::tuning::{MachineFacts, TuningReport};
 use engine::plan::{
-    DraftReport, GpuFacts, Machine, Plan, PlanRequest, PlanVerdict, SpeculationShape, Topology, Version, open_database,
+    GpuFacts, Machine, Plan, PlanRequest, PlanVerdict, SpeculationShape, Topology, Version, open_database,
 };
-use engine_cpu::map_file;
 
-use crate::loader;
-use crate::settings::{Bytes, Options, resolve};
+use crate::loader::{self, Kind, Wanted, capacity};
+use crate::settings::{Bytes, Device, Options, Origin, Resolved, resolve};
 
 /// Draft tokens of most published heads.
 const DRAFT_VOCABULARY: usize = 32000;
@@ -42,7 +39,7 @@ pub struct Arguments {
     #[arg(long, value_name = "true|false", requires = "gpu", help_heading = "Machine")]
     multicast: Option<bool>,
     /// Machines that the ranks are spread over.
-    #[arg(long, value_name = "COUNT", requires = "gpu", help_heading = "Machine")]
+    #[arg(long, value_name = "COUNT", requires = "gpu", value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Machine")]
     nodes: Option<u32>,
     /// CUDA toolkit, e.g. 13.0.
     #[arg(long, value_name = "VERSION", requires = "gpu", help_heading = "Machine")]
@@ -80,58 +77,81 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 fn plan(arguments: &Arguments) -> Result<Plan> {
-    let mut options = resolve(&arguments.options, arguments.config.as_deref())?.options;
-    options.model = arguments.model.clone().or(options.model);
+    let flags = arguments.options.clone().with_model(arguments.model.as_deref())?;
+    let settings = resolve(&flags, arguments.config.as_deref())?;
+    let (kind, options) = (kind(arguments, &settings.options)?, ranks(arguments, &settings)?);
     let model = options.model.as_deref().context("no model is given; name a folder, a .gguf file or a config.json")?;
-    let mut config = read_config(Path::new(model), map_file)?;
-    if let (Some(_), Err(why)) = (&arguments.gpu, engine_gpu::head_dimension(&config)) {
-        config.unserved.push(format!("the CUDA backend {why}"));
+    let mut wanted = Wanted::read(model, &options)?;
+    if let (Kind::Cuda, Err(why)) = (kind, engine_gpu::head_dimension(&wanted.config)) {
+        wanted.config.unserved.push(format!("the CUDA backend {why}"));
     }
-    // Ranks as many as GPUs, unless either is said.
-    let asked = arguments.options.tensor_parallel_size.map(|ranks| ranks as usize);
-    let ranks = asked.or(arguments.count).unwrap_or(1);
-    options.tensor_parallel_size = Some(u32::try_from(ranks).context("--count is too large")?);
-    let (machine, tuning) = machine(arguments, &options, ranks)?;
-    let name =
-        Path::new(model).file_stem().map_or_else(|| model.to_owned(), |stem| stem.to_string_lossy().into_owned());
-    let (speculation, draft) = speculation(arguments, &options, &config)?;
-    let mut request = PlanRequest { speculation, draft, tuning, ..PlanRequest::new(name, config, machine) };
-    if arguments.gpu.is_none() {
-        let unused = loader::unused_on_cpu(&options)?;
-        request = PlanRequest { unused, ..loader::cpu_request(request, &options) };
+    let imagined = imagined_draft(arguments, &options, wanted.config.hidden, wanted.config.vocabulary)?;
+    let draft = if imagined.is_none() { wanted.draft(kind, &options)? } else { None };
+    let (machine, tuning) = machine(arguments, &options)?;
+    let request = wanted.request((kind, machine, tuning), draft.as_ref(), &options)?;
+    let plan = engine::plan::build(&PlanRequest { speculation: imagined.or(request.speculation), ..request })?;
+    // Where nobody knows the memory, nobody knows what it can hold.
+    if plan.verdict != PlanVerdict::Refused && plan.memory.device.is_some() {
+        capacity::of(&options, &plan, &wanted.config, (wanted.context, kind.sizes()))?;
     }
-    Ok(engine::plan::build(&loader::choices(&options).apply(request))?)
+    Ok(plan)
 }
 
-/// The draft model as its files say or, without them, as the flags do.
-fn speculation(
+/// Errors: another device is asked for than the one that is planned for.
+fn kind(arguments: &Arguments, options: &Options) -> Result<Kind> {
+    match (&arguments.gpu, options.device) {
+        (Some(gpu), Some(Device::Cpu)) => bail!("--gpu {gpu} and --device cpu contradict each other; leave one out"),
+        (Some(_), _) => Ok(Kind::Cuda),
+        (None, Some(Device::Cuda)) => {
+            bail!("--device cuda: a plan asks no machine; say by --gpu for which product it is")
+        }
+        (None, _) => Ok(Kind::Cpu),
+    }
+}
+
+/// The settings with as many ranks as GPUs, unless either is said.
+fn ranks(arguments: &Arguments, settings: &Resolved) -> Result<Options> {
+    let said = !matches!(settings.origin("tensor-parallel-size"), None | Some(Origin::Default));
+    let mut options = settings.options.clone();
+    if let Some(count) = arguments.count.filter(|_| !said) {
+        options.tensor_parallel_size = Some(u32::try_from(count).context("--count is too large")?);
+    }
+    Ok(options)
+}
+
+/// A draft model that is planned without its files, as the flags say. Errors: flags about one that has files, or about none.
+fn imagined_draft(
     arguments: &Arguments,
     options: &Options,
-    config: &ModelConfig,
-) -> Result<(Option<SpeculationShape>, Option<DraftReport>)> {
-    let Some(asked) = loader::speculation::asked(options)? else { return Ok((None, None)) };
-    if asked.folder.is_some() {
-        let opened = loader::speculation::open(options, config)?;
-        let element = if arguments.gpu.is_some() { 2 } else { loader::cache_element_bytes(options) };
-        let shape = opened.as_ref().map(|opened| loader::speculation::planned(opened, element));
-        return Ok((shape, opened.as_ref().map(loader::speculation::report)));
-    }
+    hidden: usize,
+    vocabulary: usize,
+) -> Result<Option<SpeculationShape>> {
+    let asked = loader::speculation::asked(options)?.filter(|asked| asked.folder.is_none());
+    let Some(asked) = asked else {
+        let described = arguments.draft_hidden.is_some() || arguments.draft_size.is_some();
+        ensure!(
+            !described,
+            "--draft-hidden and --draft-size describe a draft model that has no files here: give them with --speculative \
+             and without --speculative-draft-model-path"
+        );
+        return Ok(None);
+    };
     let draft_bytes = arguments.draft_size.map_or(0, |size| size.0);
     ensure!(draft_bytes <= LARGEST_DRAFT, "--draft-size {draft_bytes}: no machine holds so much; at most 16 TiB");
-    let shape = SpeculationShape {
+    Ok(Some(SpeculationShape {
         verify_tokens: asked.shape.verify_tokens,
         steps: asked.shape.steps,
-        draft_hidden: arguments.draft_hidden.map_or(config.hidden, |hidden| hidden as usize),
-        draft_vocabulary: DRAFT_VOCABULARY.min(config.vocabulary),
+        draft_hidden: arguments.draft_hidden.map_or(hidden, |hidden| hidden as usize),
+        draft_vocabulary: DRAFT_VOCABULARY.min(vocabulary),
         draft_bytes,
         draft_cache_bytes: 0,
-    };
-    Ok((Some(shape), None))
+    }))
 }
 
 /// The machine, and the tuning that its ladders come from. What another machine found is used when it is named: nobody
 /// says that these GPUs are those of this one.
-fn machine(arguments: &Arguments, options: &Options, ranks: usize) -> Result<(Machine, Option<TuningReport>)> {
+fn machine(arguments: &Arguments, options: &Options) -> Result<(Machine, Option<TuningReport>)> {
+    let ranks = options.tensor_parallel_size.unwrap_or(1) as usize;
     let Some(gpu) = &arguments.gpu else { return Ok((Machine::Cpu(loader::host_cpu(options.threads)), None)) };
     let database = open_database(options.capdb.as_deref().map(Path::new))?;
     let (database, file) = loader::tuning::lay(database, options.tuning.as_deref(), None)?;

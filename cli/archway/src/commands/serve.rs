@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 use engine_server::app::App;
 use engine_server::settings::{Limits, Settings};
@@ -39,15 +39,7 @@ pub struct Arguments {
 impl Arguments {
     /// The flags, with the model wherever it was given.
     pub fn options(&self) -> Result<Options> {
-        let mut options = self.options.clone();
-        match (&self.model, &options.model) {
-            (Some(first), Some(second)) if first != second => {
-                bail!("two models are given: {first}, and {second} by --model; give one")
-            }
-            (Some(model), _) => options.model = Some(model.clone()),
-            (None, _) => {}
-        }
-        Ok(options)
+        self.options.clone().with_model(self.model.as_deref())
     }
 }
 

@@ -17,14 +17,10 @@ use engine_gpu::doctor::{DeviceReport, Survey, survey};
 use engine_gpu::library::{Library, require};
 use engine_gpu::{CudaOptions, CudaRanks, KernelStore};
 
-use super::capacity::Sizes;
 use super::tuning;
 use crate::cache;
 use crate::gpus::Joined;
 use crate::settings::Options;
-
-/// A GPU is fast at many rows, and its memory has no other user: the cache takes what the plan leaves.
-pub const SIZES: Sizes = Sizes { slots: 256, rows: 2048, logit_rows: 256, cache_bytes: u64::MAX };
 
 /// Percent of a GPU's memory that may be used without being asked for.
 const MOST_UNEXPLAINED: f64 = 3.0;

@@ -1,14 +1,16 @@
 //! From settings to a service: what can be checked in milliseconds, then what takes time.
 
-mod capacity;
+pub mod capacity;
 mod codec;
 mod cuda;
 mod devices;
 mod host;
+mod kind;
 mod mocked;
 mod model;
 mod planning;
 mod report;
+mod request;
 pub mod speculation;
 mod text;
 pub mod tuning;
@@ -17,10 +19,9 @@ mod unused;
 use anyhow::{Context, Result};
 use engine_server::service::Service;
 
-pub use devices::{cache_element_bytes, cpu_request};
 pub use host::cpu as host_cpu;
-pub use planning::choices;
-pub use unused::on_cpu as unused_on_cpu;
+pub use kind::Kind;
+pub use request::Wanted;
 
 use crate::settings::Options;
 

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use engine::plan::open_database;
-use engine_gpu::compile::Pack;
 
+use super::kind::check_pack;
 use super::tuning;
 use crate::settings::{AllReduce, Fusion, Options};
 
@@ -51,10 +51,7 @@ fn check_files(options: &Options) -> Result<()> {
         let database = open_database(options.capdb.as_deref().map(Path::new)).context("--capdb")?;
         tuning::lay(database, wish, None)?;
     }
-    if let Some(pack) = &options.kernels {
-        Pack::read(Path::new(pack)).context("--kernels")?;
-    }
-    Ok(())
+    check_pack(options)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ mod speculative;
 pub mod spellings;
 mod words;
 
-pub use layers::{Resolved, resolve};
+pub use layers::{Origin, Resolved, resolve};
 pub use options::Options;
 pub use quantity::Bytes;
 pub use speculative::SpeculativeConfig;

@@ -1,5 +1,6 @@
 //! The keys: names of flags and of keys in the file, in vLLM's spelling, with SGLang's as aliases.
 
+use anyhow::{Result, bail};
 use clap::Args;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -178,4 +179,17 @@ pub struct Options {
     /// Milliseconds from token to token of the mock engine; 0 answers at once.
     #[arg(long, value_name = "MILLISECONDS", help_heading = "Development")]
     pub mock_interval: Option<u64>,
+}
+
+impl Options {
+    /// The flags, with the model wherever it was given. Errors: two models.
+    pub fn with_model(self, positional: Option<&str>) -> Result<Self> {
+        match (positional, &self.model) {
+            (Some(first), Some(second)) if first != second => {
+                bail!("two models are given: {first}, and {second} by --model; give one")
+            }
+            (Some(model), _) => Ok(Self { model: Some(model.to_owned()), ..self }),
+            (None, _) => Ok(self),
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::thread;
 
 use engine::collective::CollectivePlan;
 use engine::executor::RankFactory;
-use engine::load::read_config;
+use engine::load::{LoadFormat, read_config};
 use engine::model::{ModelConfig, Share};
 use engine::plan::{AllReduceChoice, FusionChoice, PlanRequest, SpeculationShape};
 use engine::weights::WeightSource;
@@ -20,7 +20,7 @@ use crate::{Failure, devices, gpu, ranks};
 
 /// `ranks` GPUs, then one.
 pub fn run(ranks: usize, config: &Path, sizes: &Sizes) -> Result<(), Failure> {
-    let config = read_config(config, map_file).map_err(|error| error.to_string())?;
+    let config = read_config(config, LoadFormat::Auto, map_file).map_err(|error| error.to_string())?;
     let weights = Repeated::new(&config)?;
     let timed =
         |(_, allreduce, fusion): &&ranks::Way| *fusion == FusionChoice::Auto && *allreduce != AllReduceChoice::TwoShot;

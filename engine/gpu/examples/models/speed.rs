@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::load::read_config;
+use engine::load::{LoadFormat, read_config};
 use engine::plan::AllReduceChoice;
 use engine::weights::WeightSource;
 use engine_cpu::map_file;
@@ -19,7 +19,7 @@ const BATCHES: [usize; 3] = [1, 8, 32];
 
 /// Times `config` on one GPU and on `ranks` of them.
 pub fn run(config: &Path, ranks: usize) -> Result<(), Failure> {
-    let config = Arc::new(read_config(config, map_file).map_err(|error| error.to_string())?);
+    let config = Arc::new(read_config(config, LoadFormat::Auto, map_file).map_err(|error| error.to_string())?);
     let weights: Arc<dyn WeightSource> = Arc::new(Repeated::new(&config)?);
     let prompts: Vec<Vec<u32>> =
         (0..32_u32).map(|prompt| (0..PROMPT as u32).map(|place| place * 37 + prompt * 1009).collect()).collect();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use engine::backend::{Backend, CacheShape, Choose, PassKey, Segment, StepInput, StepLimits};
 use engine::collective::{CollectivePlan, Communicator, PassError};
 use engine::executor::RankFactory;
-use engine::load::{OpenOptions, open_model, read_config};
+use engine::load::{LoadFormat, OpenOptions, open_model, read_config};
 use engine::model::{self, Attention, Decoder, Limits, ModelConfig, Pass, Share};
 use engine::types::Phase;
 use engine::weights::{DummyWeights, WeightSource};
@@ -88,7 +88,7 @@ struct Opened {
 /// A model in a file, or a configuration with random weights.
 fn open(path: &Path) -> Result<Opened, Failure> {
     if path.extension().is_none_or(|extension| extension != "gguf") {
-        let config = read_config(path, map_file).map_err(text)?;
+        let config = read_config(path, LoadFormat::Auto, map_file).map_err(text)?;
         return Ok(Opened { config, weights: Arc::new(DummyWeights::new(0, "bfloat16")), stored: None });
     }
     let options = OpenOptions { open: map_file, ..OpenOptions::default() };
