@@ -7,6 +7,18 @@ use tokio::sync::Notify;
 
 use crate::error::ApiError;
 
+/// 400 for a request of more sequences than could ever be inside.
+pub fn require_room(sequences: usize, most: usize) -> Result<(), ApiError> {
+    if sequences <= most {
+        return Ok(());
+    }
+    let message = format!(
+        "the request asks for {sequences} outputs (prompts times `n`), more than the {most} sequences that this server \
+         holds at once; split it"
+    );
+    Err(ApiError::invalid("n", message).with_code("too_many_outputs"))
+}
+
 /// Counts the sequences that run or wait.
 #[derive(Debug, Default)]
 pub struct Admission {
@@ -25,13 +37,7 @@ pub struct Permit {
 impl Admission {
     /// Takes room for `sequences` if no more than `most` are inside afterwards.
     pub fn enter(self: &Arc<Self>, sequences: usize, most: usize) -> Result<Permit, ApiError> {
-        if sequences > most {
-            let message = format!(
-                "the request asks for {sequences} outputs (prompts times `n`), more than the {most} sequences that this \
-                 server holds at once; split it"
-            );
-            return Err(ApiError::invalid("n", message).with_code("too_many_outputs"));
-        }
+        require_room(sequences, most)?;
         let fits = |inside: usize| inside.checked_add(sequences).filter(|&inside| inside <= most);
         match self.inside.fetch_update(Ordering::AcqRel, Ordering::Relaxed, fits) {
             Ok(_) => Ok(Permit { admission: Arc::clone(self), sequences }),

@@ -129,7 +129,7 @@ impl App {
 
     /// Sequences that may be inside at once.
     pub fn most_sequences(&self, loaded: &Loaded) -> usize {
-        loaded.service.model.slots as usize + self.settings.limits.queued as usize
+        loaded.service.most_sequences(&self.settings.limits)
     }
 }
 

@@ -8,6 +8,10 @@ use utoipa::ToSchema;
 /// Seconds after which a refused client should try again.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
+/// Longest message and longest path in an answer, in characters: both repeat what the client sent.
+const LONGEST_MESSAGE: usize = 2000;
+const LONGEST_PARAM: usize = 200;
+
 /// What went wrong with one request, as the client sees it.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
@@ -84,13 +88,24 @@ impl ApiError {
         };
         ErrorBody {
             error: ErrorDetail {
-                message: self.message.clone(),
+                message: shortened(&self.message, LONGEST_MESSAGE),
                 kind: kind.to_owned(),
-                param: self.param.clone(),
+                param: self.param.as_deref().map(|param| shortened(param, LONGEST_PARAM)),
                 code: self.code.map(str::to_owned),
             },
         }
     }
+}
+
+/// The text, or its beginning and its end with how much is left out between them.
+fn shortened(text: &str, longest: usize) -> String {
+    let places = || text.char_indices().map(|(place, _)| place);
+    let half = longest / 2;
+    let (Some(begin), Some(end)) = (places().nth(half), places().rev().nth(half - 1)) else { return text.to_owned() };
+    if places().nth(longest).is_none() {
+        return text.to_owned();
+    }
+    format!("{} … {} bytes left out … {}", &text[..begin], end - begin, &text[end..])
 }
 
 impl IntoResponse for ApiError {
@@ -111,5 +126,20 @@ impl IntoResponse for ApiError {
             _ => {}
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_sent_comes_back_in_bounds() {
+        assert_eq!(shortened("ü".repeat(10).as_str(), 10), "ü".repeat(10));
+        assert_eq!(shortened("abcdefghijk", 4), "ab … 7 bytes left out … jk");
+        assert_eq!(shortened("", 4), "");
+        let name = "ü".repeat(5_000_000);
+        let body = serde_json::to_string(&ApiError::invalid(&name, format!("`{name}` is wrong")).body()).unwrap();
+        assert!(body.len() < 6000 && body.contains("is wrong") && body.contains("left out"), "{}", body.len());
     }
 }

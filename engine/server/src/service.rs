@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::backend::{Backend, PlanReport};
 use crate::error::ApiError;
 use crate::metrics::Histograms;
+use crate::settings::Limits;
 use crate::text::Codec;
 
 use axum::http::StatusCode;
@@ -45,6 +46,11 @@ impl Service {
     /// The name that answers carry.
     pub fn name(&self) -> &str {
         self.model.names.first().map_or("", String::as_str)
+    }
+
+    /// Sequences that may be inside at once: those that run, and those that wait.
+    pub fn most_sequences(&self, limits: &Limits) -> usize {
+        self.model.slots as usize + limits.queued as usize
     }
 
     /// 404 for a model that is not served here.

@@ -17,13 +17,23 @@ pub struct Limits {
     pub alternatives: u32,
     /// Most stop strings, and most stop tokens, of one request.
     pub stops: usize,
+    /// Longest stop string in bytes. Every output keeps its own copy.
+    pub stop_bytes: usize,
     /// Requests may name a priority.
     pub priorities: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { body_bytes: 32 << 20, queued: 1024, outputs: 128, alternatives: 20, stops: 64, priorities: true }
+        Self {
+            body_bytes: 32 << 20,
+            queued: 1024,
+            outputs: 128,
+            alternatives: 20,
+            stops: 64,
+            stop_bytes: 1024,
+            priorities: true,
+        }
     }
 }
 

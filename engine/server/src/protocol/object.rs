@@ -12,6 +12,9 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde_json::Value;
 use utoipa::openapi::{RefOr, Schema};
 
+/// Most fields of an object that are null or not honoured: each is compared with all others.
+const MOST_EXTRAS: usize = 256;
+
 /// The honoured fields of one kind of object.
 pub trait Fields: Default {
     fn names() -> Vec<&'static str>;
@@ -93,6 +96,9 @@ impl<'de, T: Fields> Visitor<'de> for ObjectVisitor<T> {
                 continue;
             }
             let extras = &mut object.extras;
+            if extras.nulls.len() + extras.other.len() >= MOST_EXTRAS {
+                return Err(A::Error::custom(format_args!("more than {MOST_EXTRAS} fields without an effect")));
+            }
             if extras.other.iter().any(|(name, _)| *name == key) || extras.nulls.iter().any(|name| *name == key) {
                 return Err(duplicate(&key));
             }
@@ -230,6 +236,14 @@ mod tests {
         ] {
             assert!(read(text).unwrap_err().contains("is given twice"), "{text}");
         }
+    }
+
+    #[test]
+    fn strange_fields_are_counted() {
+        let fields = |count: usize| (0..count).map(|index| format!("\"f{index}\":1")).collect::<Vec<_>>().join(",");
+        assert_eq!(read(&format!("{{{}}}", fields(256))).unwrap().extras.other.len(), 256);
+        let refused = read(&format!("{{{}}}", fields(200_000))).unwrap_err();
+        assert!(refused.starts_with("more than 256 fields"), "{refused}");
     }
 
     #[test]

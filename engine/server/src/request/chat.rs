@@ -39,12 +39,10 @@ pub async fn chat_job(
     let messages = fields.messages.ok_or_else(|| ApiError::missing("messages"))?;
     let generation = fields.add_generation_prompt;
     let chat = super::conversation(&messages, generation, fields.chat_template_kwargs, &mut ignored)?;
-    let text = service.codec.render(&chat).map_err(|message| {
-        ApiError::invalid("messages", format!("the chat template cannot take these messages: {message}"))
-    })?;
+    let text = super::render(service, chat).await?;
     // Templates write the special tokens themselves.
     let special = fields.common.add_special_tokens.unwrap_or(false);
-    let prompt = super::encode(&service.codec, text, special, "messages").await?;
+    let prompt = super::encode(service, text, special, "messages").await?;
     params.max_tokens = budget("messages", prompt.len(), service.model.context, wish)?;
     super::completion::require_minimum(&params)?;
 

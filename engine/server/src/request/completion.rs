@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use engine::types::SamplingParams;
 
+use crate::admission;
 use crate::error::ApiError;
 use crate::ids;
 use crate::protocol::completion::CompletionRequest;
@@ -59,12 +60,16 @@ pub async fn completion_job(
     if prompts.is_empty() {
         return Err(ApiError::invalid("prompt", "`prompt` is an empty list; give at least one prompt"));
     }
+    let most = service.most_sequences(limits);
+    admission::require_room(prompts.len().saturating_mul(params.n as usize), most)?;
     let special = fields.common.add_special_tokens.unwrap_or(true);
     let mut echoes = echo.then(Vec::new);
     let mut tasks = Vec::with_capacity(prompts.len());
     let wants_ran = fields.common.archway_usage.unwrap_or(false);
     let (single, drawn) = (prompts.len() == 1, fields.common.seed.is_none());
     for (index, prompt) in prompts.into_iter().enumerate() {
+        // Other connections get their turn between many short prompts.
+        tokio::task::yield_now().await;
         let param = if single { "prompt".to_owned() } else { format!("prompt[{index}]") };
         let (tokens, text) = read(prompt, service, special, echo, &param).await?;
         if let Some(echoes) = &mut echoes {
@@ -92,7 +97,7 @@ async fn read(
     match prompt {
         Prompt::Text(text) => {
             let copy = if echo { text.clone() } else { String::new() };
-            Ok((super::encode(&service.codec, text, special, param).await?, copy))
+            Ok((super::encode(service, text, special, param).await?, copy))
         }
         Prompt::Tokens(tokens) => {
             let vocabulary = service.codec.vocabulary();

@@ -9,7 +9,7 @@ mod tokens;
 pub use chat::{ChatJob, chat_job};
 pub use completion::{CompletionJob, completion_job};
 pub use messages::conversation;
-pub use tokens::{encode, require_vocabulary};
+pub use tokens::{encode, render, require_vocabulary};
 
 use std::sync::Arc;
 

@@ -12,6 +12,9 @@ use crate::settings::Limits;
 
 use super::StreamReport;
 
+/// Longest salt in bytes: a digest of anything fits.
+const LONGEST_SALT: usize = 1024;
+
 /// A number between two bounds.
 struct Range {
     least: f32,
@@ -89,7 +92,9 @@ fn logit_bias(fields: &CommonFields, vocabulary: u32) -> Result<Vec<(u32, f32)>,
     let Some(bias) = &fields.logit_bias else { return Ok(Vec::new()) };
     let entry = |(name, &value): (&String, &f32)| {
         let param = format!("logit_bias.{name}");
-        let token = name.parse().map_err(|_| {
+        // One spelling of each id, so that none has two values.
+        let plain = name == "0" || !name.starts_with(['0', '+']);
+        let token = plain.then(|| name.parse().ok()).flatten().ok_or_else(|| {
             ApiError::invalid(&param, format!("`{param}`: `{name}` is no token id; give ids as whole numbers"))
         })?;
         super::require_vocabulary(&param, token, vocabulary)?;
@@ -101,6 +106,11 @@ fn logit_bias(fields: &CommonFields, vocabulary: u32) -> Result<Vec<(u32, f32)>,
 fn stop(fields: &CommonFields, limits: &Limits) -> Result<Vec<String>, ApiError> {
     let stop = fields.stop.clone().map_or_else(Vec::new, |stop| stop.into_vec());
     at_most("stop", stop.len(), limits.stops)?;
+    if let Some(index) = stop.iter().position(|stop| stop.len() > limits.stop_bytes) {
+        let (length, most) = (stop[index].len(), limits.stop_bytes);
+        let message = format!("`stop[{index}]` has {length} bytes; this server takes at most {most}");
+        return Err(ApiError::invalid(format!("stop[{index}]"), message));
+    }
     if stop.iter().any(String::is_empty) {
         return Err(ApiError::invalid("stop", "`stop` holds an empty string, which would end every answer at once"));
     }
@@ -171,6 +181,10 @@ pub fn priority(fields: &CommonFields, limits: &Limits) -> Result<i32, ApiError>
 pub fn cache_salt(fields: &CommonFields) -> Result<Option<std::sync::Arc<str>>, ApiError> {
     match fields.cache_salt.as_deref() {
         Some("") => Err(ApiError::invalid("cache_salt", "`cache_salt` is empty; leave it out or give a text")),
+        Some(salt) if salt.len() > LONGEST_SALT => {
+            let message = format!("`cache_salt` has {} bytes; give at most {LONGEST_SALT}", salt.len());
+            Err(ApiError::invalid("cache_salt", message))
+        }
         salt => Ok(salt.map(Into::into)),
     }
 }
@@ -205,8 +219,10 @@ mod tests {
             refuse(|fields| fields.logit_bias = Some([("512".to_owned(), 0.0)].into())).as_deref(),
             Some("logit_bias.512")
         );
-        let name = "a".to_owned();
-        assert_eq!(refuse(|fields| fields.logit_bias = Some([(name, 0.0)].into())).as_deref(), Some("logit_bias.a"));
+        for name in ["a", "01", "+1", ""] {
+            let refused = refuse(|fields| fields.logit_bias = Some([(name.to_owned(), 0.0)].into()));
+            assert_eq!(refused, Some(format!("logit_bias.{name}")));
+        }
         assert_eq!(
             refuse(|fields| fields.logit_bias = Some([("1".to_owned(), 101.0)].into())).as_deref(),
             Some("logit_bias.1")

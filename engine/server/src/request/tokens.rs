@@ -2,23 +2,71 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
 use crate::error::ApiError;
-use crate::text::Codec;
+use crate::service::Service;
+use crate::text::{Chat, Codec};
 
 /// Text of this many bytes or more is tokenised away from the threads that serve connections.
 const LONG_TEXT: usize = 16 << 10;
 
-/// Token ids of a text, errors under the name `param`.
-pub async fn encode(codec: &Arc<dyn Codec>, text: String, special: bool, param: &str) -> Result<Vec<u32>, ApiError> {
-    let result = if text.len() < LONG_TEXT {
-        codec.encode(&text, special)
-    } else {
-        let codec = Arc::clone(codec);
-        tokio::task::spawn_blocking(move || codec.encode(&text, special))
-            .await
-            .unwrap_or_else(|error| Err(format!("the tokenizer failed: {error}")))
-    };
+/// Bytes of text that are read for each token of the context: a token has four on average. Tokenising takes a second and
+/// 170 MB for a megabyte.
+const BYTES_PER_TOKEN: usize = 16;
+/// Bytes of text that are read in any context.
+const LEAST_TEXT: usize = 64 << 10;
+/// Long texts that are worked on at once; the others wait.
+static LONG_TEXTS: Semaphore = Semaphore::const_new(4);
+
+/// Token ids of a text, errors under the name `param`. Errors: also a text that is much longer than the context.
+pub async fn encode(service: &Service, text: String, special: bool, param: &str) -> Result<Vec<u32>, ApiError> {
+    require_length(text.len(), service, param)?;
+    let result = apart(service, text.len(), move |codec| codec.encode(&text, special)).await;
     result.map_err(|message| ApiError::invalid(param, format!("`{param}`: {message}")))
+}
+
+/// The text of a conversation, errors under the name `messages`. Errors: also messages that are much longer than the
+/// context.
+pub async fn render(service: &Service, chat: Chat) -> Result<String, ApiError> {
+    let text = |value: &Value| value.as_str().map_or(0, str::len);
+    let of_message = |message: &Value| message.as_object().map_or(0, |fields| fields.values().map(text).sum());
+    // Every message takes tokens of its own.
+    let length = chat.messages.iter().map(|message| BYTES_PER_TOKEN + of_message(message)).sum();
+    require_length(length, service, "messages")?;
+    let result = apart(service, length, move |codec| codec.render(&chat)).await;
+    result.map_err(|message| {
+        ApiError::invalid("messages", format!("the chat template cannot take these messages: {message}"))
+    })
+}
+
+/// Works on a text of `length` bytes; on a long one away from the threads that serve connections.
+async fn apart<T: Send + 'static>(
+    service: &Service,
+    length: usize,
+    work: impl FnOnce(&dyn Codec) -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    let codec = Arc::clone(&service.codec);
+    if length < LONG_TEXT {
+        return work(&*codec);
+    }
+    let _turn = LONG_TEXTS.acquire().await.map_err(|error| error.to_string())?;
+    let done = tokio::task::spawn_blocking(move || work(&*codec)).await;
+    done.unwrap_or_else(|error| Err(format!("the tokenizer failed: {error}")))
+}
+
+fn require_length(length: usize, service: &Service, param: &str) -> Result<(), ApiError> {
+    let context = service.model.context;
+    let most = (context as usize).saturating_mul(BYTES_PER_TOKEN).max(LEAST_TEXT);
+    if length <= most {
+        return Ok(());
+    }
+    let message = format!(
+        "`{param}` has {length} bytes of text; this server reads at most {most}, for its context of {context} tokens; \
+         shorten it"
+    );
+    Err(ApiError::invalid(param, message).with_code("context_length_exceeded"))
 }
 
 /// 400 for a token id outside of the vocabulary.
@@ -67,10 +115,30 @@ pub fn budget(param: &str, length: usize, context: u32, wish: Wish) -> Result<u3
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mock::{self, MockSizes};
 
     fn of(length: usize, asked: Option<u32>, default: Option<u32>) -> Result<u32, Option<&'static str>> {
         let wish = Wish { asked: asked.map(|asked| ("max_tokens", asked)), default };
         budget("prompt", length, 10, wish).map_err(|error| error.code)
+    }
+
+    #[tokio::test]
+    async fn text_that_no_context_holds_is_not_tokenised() {
+        let service = mock::service(vec!["mock".to_owned()], MockSizes { context: 8192, ..MockSizes::default() }).0;
+        let most = 8192 * BYTES_PER_TOKEN;
+        let encode = async |length: usize| super::encode(&service, "a".repeat(length), false, "prompt").await;
+        assert_eq!(encode(most).await.unwrap().len(), most);
+        let refused = encode(most + 1).await.unwrap_err();
+        assert_eq!((refused.param.as_deref(), refused.code), (Some("prompt"), Some("context_length_exceeded")));
+        let chat = |messages: usize, length: usize| {
+            let message = serde_json::json!({"role": "user", "content": "a".repeat(length)});
+            Chat { messages: vec![message; messages], ..Chat::default() }
+        };
+        assert!(render(&service, chat(1, most - 100)).await.is_ok());
+        for (messages, length) in [(1, most), (8193, 0)] {
+            let refused = render(&service, chat(messages, length)).await.unwrap_err();
+            assert_eq!((refused.param.as_deref(), refused.code), (Some("messages"), Some("context_length_exceeded")));
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::edge::report_ignored;
 use crate::error::{ApiError, ErrorBody};
 use crate::protocol::object::{Extras, Fields, Object};
 use crate::protocol::tokenize::{DetokenizeRequest, DetokenizeResponse, TokenizeRequest, TokenizeResponse};
-use crate::request::{conversation, encode, require_vocabulary};
+use crate::request::{conversation, encode, render, require_vocabulary};
 use crate::service::Service;
 use crate::similar;
 
@@ -40,8 +40,8 @@ pub async fn tokenize(State(app): State<Arc<App>>, headers: HeaderMap, body: Bod
     let mut ignored = own_fields::<TokenizeRequest>(extras)?;
     served(fields.model.as_deref(), service)?;
     let names = fields.return_token_strs.unwrap_or(false);
-    let (text, special, param) = text(fields, service, &mut ignored)?;
-    let tokens = encode(&service.codec, text, special, param).await?;
+    let (text, special, param) = text(fields, service, &mut ignored).await?;
+    let tokens = encode(service, text, special, param).await?;
     let token_strs = names.then(|| tokens.iter().map(|&token| service.codec.token_name(token)).collect());
     let max_model_len = service.model.context;
     let mut response =
@@ -51,7 +51,7 @@ pub async fn tokenize(State(app): State<Arc<App>>, headers: HeaderMap, body: Bod
 }
 
 /// The text to tokenise, whether special tokens go around it, and the field that it came from.
-fn text(
+async fn text(
     fields: TokenizeRequest,
     service: &Service,
     ignored: &mut Vec<String>,
@@ -61,7 +61,7 @@ fn text(
         (None, Some(messages)) => {
             let generation = fields.add_generation_prompt;
             let chat = conversation(&messages, generation, fields.chat_template_kwargs, ignored)?;
-            let text = service.codec.render(&chat).map_err(|message| ApiError::invalid("messages", message))?;
+            let text = render(service, chat).await?;
             Ok((text, fields.add_special_tokens.unwrap_or(false), "messages"))
         }
         (Some(_), Some(_)) => Err(ApiError::invalid("prompt", "give either `prompt` or `messages`, not both")),

@@ -29,6 +29,8 @@ async fn a_refused_field_is_named() {
         (json!({"max_tokens": 100_000}), "max_tokens", "context_length_exceeded"),
         (json!({"min_tokens": 5, "max_tokens": 4}), "min_tokens", "invalid_value"),
         (json!({"stop": ["a", ""]}), "stop", "invalid_value"),
+        (json!({"stop": ["a", "x".repeat(1025)]}), "stop[1]", "invalid_value"),
+        (json!({"cache_salt": "x".repeat(1025)}), "cache_salt", "invalid_value"),
         (json!({"stop_token_ids": [512]}), "stop_token_ids[0]", "invalid_value"),
         (json!({"stream": true, "prompt_logprobs": 1}), "prompt_logprobs", "unsupported_parameter"),
         (json!({"messages": []}), "messages", "invalid_value"),
@@ -74,6 +76,40 @@ async fn bodies_of_any_shape_get_an_answer() {
             assert_eq!(status, StatusCode::BAD_REQUEST, "{path}: {}", String::from_utf8_lossy(body));
         }
     }
+}
+
+/// Each is answered at once and in few words, whatever its length.
+#[tokio::test]
+async fn floods_are_refused_before_they_cost_anything() {
+    let server = Server::start().await;
+    let (long, text) = ("x".repeat(8 << 20), "a ".repeat(4 << 20));
+    let many: serde_json::Map<String, Value> = (0..200_000).map(|index| (format!("f{index}"), json!(1))).collect();
+    let message = json!({"role": "user", "content": "a"});
+    let begin = std::time::Instant::now();
+    for (path, more) in [
+        (CHAT, json!({"model": long})),
+        (CHAT, json!({ (long.as_str()): 1 })),
+        (CHAT, Value::Object(many)),
+        (CHAT, json!({"temperature": long})),
+        (CHAT, json!({"messages": [{"role": long, "content": ""}]})),
+        (CHAT, json!({"messages": [{"role": "user", "content": text}]})),
+        (CHAT, json!({"messages": vec![message; 100_000]})),
+        (CHAT, json!({"logit_bias": {"9".repeat(1 << 20): 1}})),
+        (CHAT, json!({"stop": [long]})),
+        (COMPLETIONS, json!({"prompt": text})),
+        (COMPLETIONS, json!({"prompt": vec!["a"; 100_000]})),
+        (COMPLETIONS, json!({"prompt": vec!["a"; 100], "n": 128})),
+        ("/tokenize", json!({"prompt": text})),
+        ("/tokenize", json!({ (long.as_str()): 1 })),
+    ] {
+        let start = if path == CHAT { chat("hi") } else { json!({"model": "mock"}) };
+        let response = server.post(path, &with(start, more)).send().await.unwrap();
+        let status = response.status().as_u16();
+        let length = response.bytes().await.unwrap().len();
+        assert!((400..500).contains(&status) && length < 8000, "{path}: {status} in {length} bytes");
+    }
+    // Much less alone; the test's own making of these bodies takes most of it.
+    assert!(begin.elapsed().as_secs() < 30, "{:?}", begin.elapsed());
 }
 
 #[tokio::test]
