@@ -32,7 +32,18 @@ latency() {
         --max-model-len 40k --max-num-seqs 64 "$@"
 }
 
-# Kernels are compiled once, then runs start side by side, each under a checker: begin LOG COMMAND...
+# Every kernel, once, by several processes: threads of one wait for each other inside the compiler.
+compiled() {
+    local share bad=0 compilers=()
+    for share in 1 2 3 4 5 6 7 8; do
+        "$programs/kernels" compile $share/8 &
+        compilers+=($!)
+    done
+    for share in "${compilers[@]}"; do wait "$share" || bad=1; done
+    return $bad
+}
+
+# Runs start side by side, each under a checker: begin LOG COMMAND...
 running=()
 begin() {
     local log=$out/$1.log
@@ -53,7 +64,7 @@ ended() {
 
 # Every kernel in all shapes; one after another, as kernels run without dependent launch.
 memcheck() {
-    "$programs/kernels" compile || return
+    compiled || return
     local share
     for share in 1/5 2/5 3/5 4/5 5/5; do
         begin "memcheck-${share%/*}" --tool memcheck "$programs/kernels" compare serial $share
@@ -64,7 +75,7 @@ memcheck() {
 # Every kernel in small shapes, and the streamed products in a run of their own: their warps arrive at barriers lane by
 # lane for it (docs/benchmarks.md says why). Then a kernel that lacks a barrier on purpose, which must be found.
 racecheck() {
-    "$programs/kernels" compile || return
+    compiled || return
     local share bad=0 small=("$programs/kernels" compare serial small) all=pdl,tma,clusters
     for share in 1/6 2/6 3/6 4/6 5/6 6/6; do
         begin "racecheck-${share%/*}" --tool racecheck --kernel-name-exclude kernel_substring=streamed "${small[@]}" $share \

@@ -6,7 +6,7 @@ use std::time::Instant;
 use engine_gpu::compile::{Cache, CompileTarget, Compiled, Nvrtc, Origin, Provider, Unit};
 use engine_gpu::kernels::KernelSet;
 
-use crate::rig::Failure;
+use crate::rig::{Failure, Share};
 
 /// The features `ARCHWAY_FEATURES` (`pdl,tma,clusters`): those of all units, and, where one says `FEATURE@UNIT`, of one.
 pub fn features() -> (BTreeMap<String, bool>, Vec<(String, String)>) {
@@ -23,14 +23,20 @@ pub fn features() -> (BTreeMap<String, bool>, Vec<(String, String)>) {
 }
 
 /// The units for these head dimensions, for `ARCHWAY_TARGET` (`sm_90a`) and the features `ARCHWAY_FEATURES`, from a cache
-/// in the folder for temporary files where it has them. Errors: the compiler's; a feature of a unit that is not there.
-pub fn compile(heads: &[u32]) -> Result<Vec<(Unit, Compiled)>, Failure> {
+/// in the folder for temporary files where it has them; of a share every `of`th one. Errors: the compiler's; a feature of a
+/// unit that is not there.
+pub fn compile(heads: &[u32], share: Share) -> Result<Vec<(Unit, Compiled)>, Failure> {
     let (start, (features, alone)) = (Instant::now(), features());
     let mut units = KernelSet::units(heads);
     if let Some((unit, feature)) = alone.iter().find(|(name, _)| units.iter().all(|unit| unit.name() != name)) {
         let names: Vec<&str> = units.iter().map(Unit::name).collect();
         return Err(format!("ARCHWAY_FEATURES: {feature}@{unit}: no such unit; units are {}", names.join(", ")).into());
     }
+    let mut number = 0;
+    units.retain(|_| {
+        number += 1;
+        (number - 1) % share.of == share.index
+    });
     // Units with features of their own come last.
     let own = |unit: &Unit| -> Vec<String> {
         alone.iter().filter(|(name, _)| unit.name() == name).map(|(_, feature)| feature.clone()).collect()

@@ -48,7 +48,7 @@ impl Share {
 impl Rig {
     /// With attention for these head dimensions, and kernels as [`compile`] makes them.
     pub fn open(programmatic: bool, heads: &[u32]) -> Result<Self, Failure> {
-        let compiled = compile(heads)?;
+        let compiled = compile(heads, Share::WHOLE)?;
         let gpu = Gpu::open(0)?;
         let kernels = KernelSet::load(&gpu.context, heads, |unit| -> Result<Vec<u8>, Failure> {
             let found = compiled.iter().find(|(other, _)| other == unit).ok_or("a unit that was not compiled")?;
