@@ -1,6 +1,9 @@
 //! [`Backend`] on the CPU: each operation unpacks its arguments and calls the module that computes.
 
-use std::time::Instant;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use engine::backend::*;
 use engine::sampler::{SamplerScratch, largest};
@@ -16,6 +19,15 @@ use crate::{elementwise, latent, moe};
 /// Activations in f32.
 pub struct Buffer(pub(crate) Vec<f32>);
 
+/// How a rank on the CPU stands for a device that works by itself: what runs such devices is tried with it.
+#[derive(Clone, Debug, Default)]
+pub struct Delay {
+    /// How long choices that are kept cannot be taken, unless a step that follows has come by then.
+    pub time: Duration,
+    /// Counts steps that were given while another one's choices were not taken.
+    pub followed: Arc<AtomicU64>,
+}
+
 /// One rank on the CPU.
 pub struct CpuBackend {
     compute: Compute,
@@ -24,6 +36,9 @@ pub struct CpuBackend {
     moe: moe::Scratch,
     /// Chosen tokens.
     choices: Vec<u32>,
+    /// Those that are kept, and when they may be taken.
+    kept: VecDeque<(Vec<u32>, Instant)>,
+    delay: Delay,
     sampler: SamplerScratch,
     marks: [Instant; 4],
 }
@@ -37,9 +52,16 @@ impl CpuBackend {
             latent: latent::Scratch::default(),
             moe: moe::Scratch::default(),
             choices: Vec::new(),
+            kept: VecDeque::new(),
+            delay: Delay::default(),
             sampler: SamplerScratch::new(),
             marks: [Instant::now(); 4],
         }
+    }
+
+    /// As a device that works by itself.
+    pub fn delayed(self, delay: Delay) -> Self {
+        Self { delay, ..self }
     }
 }
 
@@ -139,6 +161,25 @@ impl Backend for CpuBackend {
 
     fn read_choices(&mut self, from: usize, to: &mut [u32]) -> Result<(), BackendError> {
         to.copy_from_slice(&self.choices[from..from + to.len()]);
+        Ok(())
+    }
+
+    fn keep_choices(&mut self, places: usize) -> Result<(), BackendError> {
+        self.delay.followed.fetch_add(u64::from(!self.kept.is_empty()), Ordering::Relaxed);
+        self.kept.push_back((self.choices[..places].to_vec(), Instant::now() + self.delay.time));
+        Ok(())
+    }
+
+    fn has_kept_choices(&mut self) -> Result<bool, BackendError> {
+        Ok(self.kept.len() != 1 || self.kept.front().is_none_or(|(_, due)| Instant::now() >= *due))
+    }
+
+    fn take_choices(&mut self, to: &mut [u32]) -> Result<(), BackendError> {
+        let Some((choices, due)) = self.kept.pop_front() else { return Ok(()) };
+        if self.kept.is_empty() {
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        }
+        to.copy_from_slice(&choices[..to.len()]);
         Ok(())
     }
 

@@ -14,7 +14,7 @@ mod moe;
 mod rope;
 mod step;
 
-pub use backend::{Buffer, CpuBackend};
+pub use backend::{Buffer, CpuBackend, Delay};
 pub use collective::RankGroup;
 pub use factory::{CpuOptions, CpuRanks, SHARED_MEMORY};
 pub use map::map_file;

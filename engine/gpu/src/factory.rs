@@ -64,6 +64,11 @@ impl RankFactory for CudaRanks {
         self.options.ordinals.len()
     }
 
+    /// Several ranks read what the first one chose on the host.
+    fn runs_alone(&self) -> bool {
+        self.world_size() == 1
+    }
+
     fn backend(&self, rank: usize) -> Result<CudaBackend, BackendError> {
         let CudaOptions { ordinals, target, head_dimensions, store, .. } = &self.options;
         let board = Arc::clone(&self.memory);

@@ -19,7 +19,9 @@ pub use arguments::{
 pub use error::BackendError;
 pub use load::{CacheLayout, CacheShape, ExpertParts, LatentUpParts, MatrixPart, RopeTable};
 pub use pass::PassKey;
-pub use step::{RowMove, Segment, StepInput, StepLimits, TreeMask, chosen, chosen_index};
+pub use step::{RowMove, Segment, StepInput, StepLimits, TreeMask};
+
+pub use crate::types::{chosen, chosen_index};
 
 use crate::types::Phase;
 
@@ -116,6 +118,14 @@ pub trait Backend: Sized + 'static {
     /// Waits for the device and copies choices, starting with place `from`, to the host. `u32::MAX` stands for a row
     /// without a finite logit.
     fn read_choices(&mut self, from: usize, to: &mut [u32]) -> Result<(), BackendError>;
+    /// Ends what the device is given for one step: the choices of the first places, as they are at this point, are kept for
+    /// [`Backend::take_choices`], while the device goes on with the next step. Two steps' are kept at most.
+    fn keep_choices(&mut self, places: usize) -> Result<(), BackendError>;
+    /// Whether [`Backend::take_choices`] need not wait.
+    fn has_kept_choices(&mut self) -> Result<bool, BackendError>;
+    /// Waits until the device has come to the first point at which choices were kept that are not taken, and copies them to
+    /// the host. Nothing is copied where none are kept.
+    fn take_choices(&mut self, to: &mut [u32]) -> Result<(), BackendError>;
     /// Notes when the device comes to this point, for [`Backend::seconds`]. There are marks 0 to 3.
     fn mark(&mut self, mark: usize) -> Result<(), BackendError>;
     /// Seconds between two marks; the device has come to both.

@@ -2,20 +2,6 @@
 
 use std::ops::Range;
 
-/// Marks a token that the device knows and the host does not.
-const CHOSEN: u32 = 1 << 31;
-
-/// In place of a token: what the device has chosen for `place` ([`super::Backend::choose`]) by the time when the step is
-/// computed. So a step can be uploaded before the tokens of the one before it are known.
-pub const fn chosen(place: usize) -> u32 {
-    CHOSEN | place as u32
-}
-
-/// The place that a token of [`chosen`] names; none for a token.
-pub const fn chosen_index(token: u32) -> Option<usize> {
-    if token & CHOSEN == 0 { None } else { Some((token & !CHOSEN) as usize) }
-}
-
 /// Rows of one sequence in a step. Row `i` of the segment is written to cache position `start + i` and sees every
 /// position up to and including its own, unless a tree mask says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +44,8 @@ pub struct RowMove {
 /// The content of a step. Reused between steps, so that building it does not allocate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepInput {
-    /// Token id of each row, or where it will be found ([`chosen`]).
+    /// Token id of each row, or [`crate::types::chosen`]: what the device has chosen for that place
+    /// ([`super::Backend::choose`]) by the time when the step is computed.
     pub tokens: Vec<u32>,
     /// Rotary position of each row. In a tree it is the depth that counts, not the cache position.
     pub positions: Vec<u32>,

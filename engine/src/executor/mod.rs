@@ -32,14 +32,19 @@ pub struct ExecutorError {
     pub fatal: bool,
 }
 
-/// Runs steps on every rank and samples. Split in two so that the next step is prepared while a device works;
-/// at most one step is in flight.
+/// Runs steps on every rank and samples. Split in two so that the next step is prepared while a device works.
 pub trait Executor: Send {
     fn capacity(&self) -> Capacity;
+
+    /// Most steps in flight. Where it is 2, a step can be submitted before the one in flight is collected, with tokens that
+    /// that one is going to choose ([`crate::types::chosen`]); a device then goes from one to the other by itself.
+    fn depth(&self) -> usize {
+        1
+    }
 
     /// Starts a step. Returns before a device has finished.
     fn submit(&mut self, batch: Batch) -> Result<(), ExecutorError>;
 
-    /// Waits for the step in flight and returns its output.
+    /// Waits for the first step in flight and returns its output.
     fn collect(&mut self) -> Result<StepOutput, ExecutorError>;
 }

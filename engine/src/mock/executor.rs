@@ -1,12 +1,12 @@
 //! The mock's executor: steps, delays, faults.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::entry::Slot;
 use crate::cache::PAGE_SIZE;
 use crate::executor::{Capacity, Executor, ExecutorError};
-use crate::types::{Batch, Phase, StepOutput};
+use crate::types::{Batch, Phase, StepOutput, chosen_index};
 
 /// What goes wrong at a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub struct MockConfig {
     pub capacity: Capacity,
     /// From submission to the output.
     pub step_delay: Duration,
+    /// Steps in flight, 1 or 2.
+    pub depth: usize,
     /// Faults by the number of the step.
     pub faults: Vec<(u64, Fault)>,
 }
@@ -36,7 +38,7 @@ impl MockConfig {
     pub fn new(pages: u32, slots: u32, rows: u32, context: u32, vocabulary: u32) -> Self {
         let page_size = PAGE_SIZE as u32;
         let capacity = Capacity { pages, page_size, slots, rows, context, vocabulary };
-        Self { capacity, step_delay: Duration::ZERO, faults: Vec::new() }
+        Self { capacity, step_delay: Duration::ZERO, depth: 2, faults: Vec::new() }
     }
 }
 
@@ -47,7 +49,9 @@ pub struct MockExecutor {
     config: MockConfig,
     pages: Vec<[u32; PAGE_SIZE]>,
     slots: Vec<Option<Slot>>,
-    pending: Option<(Batch, Instant)>,
+    pending: VecDeque<(Batch, Instant)>,
+    /// What each entry of the last step chose.
+    chosen: Vec<Option<u32>>,
 }
 
 impl MockExecutor {
@@ -56,7 +60,8 @@ impl MockExecutor {
         Self {
             pages: vec![[UNWRITTEN; PAGE_SIZE]; pages as usize],
             slots: (0..slots).map(|_| None).collect(),
-            pending: None,
+            pending: VecDeque::new(),
+            chosen: Vec::new(),
             config,
         }
     }
@@ -96,8 +101,19 @@ impl MockExecutor {
         Ok(())
     }
 
-    fn run(&mut self, batch: &Batch) -> Result<StepOutput, String> {
-        self.check(batch)?;
+    /// Puts what the step before chose in the place of tokens that name its entries.
+    fn resolve(&self, batch: &mut Batch) -> Result<(), String> {
+        for token in batch.entries.iter_mut().flat_map(|entry| &mut entry.tokens) {
+            let Some(entry) = chosen_index(*token) else { continue };
+            let known = self.chosen.get(entry).copied().flatten();
+            *token = known.ok_or_else(|| format!("entry {entry} of the step before has chosen no token"))?;
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, mut batch: Batch) -> Result<StepOutput, String> {
+        self.resolve(&mut batch)?;
+        self.check(&batch)?;
         for slot in &batch.retired {
             *self.slots.get_mut(slot.0 as usize).ok_or("a retired slot does not exist")? = None;
         }
@@ -113,6 +129,7 @@ impl MockExecutor {
             let Some(slot) = state else { continue };
             output.entries.push(slot.run(entry, &mut self.pages, self.config.capacity.vocabulary)?);
         }
+        self.chosen = output.entries.iter().map(|entry| entry.tokens.last().map(|token| token.id)).collect();
         Ok(output)
     }
 }
@@ -122,22 +139,28 @@ impl Executor for MockExecutor {
         self.config.capacity
     }
 
+    fn depth(&self) -> usize {
+        self.config.depth
+    }
+
     fn submit(&mut self, batch: Batch) -> Result<(), ExecutorError> {
-        if self.pending.is_some() {
-            return Err(breach(batch.step, "a step is in flight already"));
+        if self.pending.len() >= self.config.depth {
+            return Err(breach(batch.step, "as many steps as can be are in flight already"));
         }
         if self.fault(batch.step) == Some(Fault::Submit) {
             return Err(ExecutorError { message: format!("mock: step {} was refused", batch.step), fatal: false });
         }
-        self.pending = Some((batch, Instant::now() + self.config.step_delay));
+        let now = Instant::now();
+        let begin = self.pending.back().map_or(now, |(_, due)| (*due).max(now));
+        self.pending.push_back((batch, begin + self.config.step_delay));
         Ok(())
     }
 
     fn collect(&mut self) -> Result<StepOutput, ExecutorError> {
-        let (batch, due) = self.pending.take().ok_or_else(|| breach(0, "no step is in flight"))?;
+        let (batch, due) = self.pending.pop_front().ok_or_else(|| breach(0, "no step is in flight"))?;
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         let step = batch.step;
-        let mut output = self.run(&batch).map_err(|message| breach(step, &message))?;
+        let mut output = self.run(batch).map_err(|message| breach(step, &message))?;
         match self.fault(step) {
             Some(Fault::Step) => Err(ExecutorError { message: format!("mock: step {step} failed"), fatal: false }),
             Some(Fault::Fatal) => {

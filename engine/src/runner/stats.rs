@@ -13,6 +13,8 @@ pub struct EngineStats {
     /// Pages that hold a cached prefix, in use or not.
     pub pages_cached: u32,
     pub steps: u64,
+    /// Those of them that were submitted while the step before was in flight.
+    pub following_steps: u64,
     pub preemptions: u64,
     /// Prompt tokens that were looked up in the prefix cache, and those found there.
     pub prefix_queries: u64,

@@ -1,7 +1,9 @@
 //! One step of the engine, plain or overlapped.
 //!
 //! Plain: plan, run, send. Overlapped: while a step is in flight, the events of the step before are sent and the next
-//! step is planned; an end by a stop string is then noticed one step late, and that step's token is dropped.
+//! step is planned; an end by a stop string is then noticed one step late, and that step's token is dropped. Where the
+//! executor takes two steps and the next one only continues with what this one chooses, it is submitted at once: the
+//! device need not wait for the host between them, any end is noticed a step late, and a request that comes waits for both.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
@@ -13,6 +15,15 @@ use crate::scheduler::{Plan, Progress, SequenceId};
 use crate::spec::PacedStep;
 use crate::types::{Batch, Phase, RequestFailure, RequestId, StepOutput};
 
+/// A step between submit and collect.
+pub(super) struct Submitted {
+    /// When it was submitted, or when the step before it was done, if that was later.
+    pub started: Instant,
+    observation: Observation,
+    width: Option<usize>,
+    result: Result<(), ExecutorError>,
+}
+
 /// A step's output between its commit and its events.
 pub(super) struct Collected {
     pub progress: Vec<Progress>,
@@ -23,21 +34,25 @@ pub(super) struct Collected {
 impl Worker {
     pub(super) fn step(&mut self) {
         let planned_ahead = self.prepared.is_some();
-        let plan = self.next_plan();
-        let Some(batch) = self.scheduler.launch(plan) else { return self.step_without_work(planned_ahead) };
-        let (started, mut observation, width) = (Instant::now(), describe(&batch), width(&batch));
-        let submitted = guard(|| self.executor.submit(batch));
+        let Some(step) = self.following.take().or_else(|| self.launch()) else {
+            return self.step_without_work(planned_ahead);
+        };
+        let Submitted { started, mut observation, width, result } = step;
         if self.shared.config.overlap {
             self.deliver();
-            if submitted.is_ok() {
+            if result.is_ok() {
                 self.receive_ready();
-                self.prepared = Some(self.plan());
+                self.prepare();
             }
         }
-        match submitted.and_then(|()| guard(|| self.executor.collect())) {
+        match result.and_then(|()| guard(|| self.executor.collect())) {
             Ok(output) => {
+                let now = Instant::now();
                 if let Observation::Step { seconds, .. } = &mut observation {
-                    *seconds = started.elapsed().as_secs_f64();
+                    *seconds = (now - started).as_secs_f64();
+                }
+                if let Some(following) = &mut self.following {
+                    following.started = now;
                 }
                 self.observer.observe(&observation);
                 self.measure(&observation, width, &output);
@@ -49,6 +64,30 @@ impl Worker {
             self.deliver();
         }
         self.publish_stats();
+    }
+
+    /// The next step, with the one before it committed.
+    fn launch(&mut self) -> Option<Submitted> {
+        let plan = self.next_plan();
+        let batch = self.scheduler.launch(plan)?;
+        Some(self.submit(batch))
+    }
+
+    fn submit(&mut self, batch: Batch) -> Submitted {
+        let (started, observation, width) = (Instant::now(), describe(&batch), width(&batch));
+        Submitted { started, observation, width, result: guard(|| self.executor.submit(batch)) }
+    }
+
+    /// Plans the next step while one is in flight, and submits it where it can follow on that one.
+    fn prepare(&mut self) {
+        let plan = self.plan();
+        if self.executor.depth() > 1 && self.scheduler.follows(&plan) {
+            let batch = self.scheduler.launch_following(plan);
+            self.counters.following_steps += u64::from(batch.is_some());
+            self.following = batch.map(|batch| self.submit(batch));
+        } else {
+            self.prepared = Some(plan);
+        }
     }
 
     fn next_plan(&mut self) -> Plan {
@@ -114,6 +153,10 @@ impl Worker {
     fn fail_step(&mut self, error: &ExecutorError) {
         tracing::error!(fatal = error.fatal, "{error}");
         let lost = self.scheduler.fail_step();
+        if error.fatal && self.following.take().is_some() {
+            // Nothing can be collected any more. Its sequences were in the failed step, too, or fail with all others.
+            self.scheduler.fail_step();
+        }
         // What the steps before brought is still due.
         self.deliver();
         if error.fatal {

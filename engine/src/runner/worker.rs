@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::engine::Command;
 use super::request::{ActiveRequest, OutputState};
 use super::shared::Shared;
-use super::step::Collected;
+use super::step::{Collected, Submitted};
 use super::validate::usable_context;
 use super::{EngineStats, Health, Observer, TextPipeline};
 use crate::cache::{CacheConfig, CacheGroup};
@@ -34,6 +34,8 @@ pub(super) struct Worker {
     pub counters: EngineStats,
     /// The next step, planned while the one before was in flight.
     pub prepared: Option<Plan>,
+    /// The next step, submitted while the one before is in flight.
+    pub following: Option<Submitted>,
     /// The last step's output, not yet sent.
     pub collected: Option<Collected>,
     /// Set once draining: when to abort what is left.
@@ -74,6 +76,7 @@ impl Worker {
             outputs: HashMap::new(),
             counters: EngineStats::default(),
             prepared: None,
+            following: None,
             collected: None,
             drain: None,
             abandoned: false,

@@ -27,13 +27,13 @@ pub struct Progress {
 pub struct ProtocolError(pub String);
 
 impl Scheduler {
-    /// Takes the output of the step in flight. On error the step is still in flight; end it with `fail_step`.
+    /// Takes the output of the first step in flight. On error the step is still in flight; end it with `fail_step`.
     pub fn commit(&mut self, output: &StepOutput) -> Result<Vec<Progress>, ProtocolError> {
-        let Some(in_flight) = &self.in_flight else {
+        let Some(in_flight) = self.in_flight.front() else {
             return Err(ProtocolError("no step is in flight".into()));
         };
         check(in_flight, output, self.config.vocabulary)?;
-        let entries = self.in_flight.take().map_or(Vec::new(), |step| step.entries);
+        let entries = self.in_flight.pop_front().map_or(Vec::new(), |step| step.entries);
         let pairs = entries.iter().zip(&output.entries).enumerate();
         Ok(pairs.filter_map(|(index, (entry, output))| self.advance(index, entry, output)).collect())
     }
@@ -41,7 +41,7 @@ impl Scheduler {
     fn advance(&mut self, index: usize, entry: &InFlightEntry, output: &EntryOutput) -> Option<Progress> {
         let context = self.config.context as usize;
         let sequence = self.sequences.get_mut(&entry.sequence)?;
-        let kept = sequence.flight.take().is_some_and(|flight| flight.kept);
+        let kept = std::mem::replace(&mut sequence.flight, sequence.second.take()).is_some_and(|flight| flight.kept);
         let (mut tokens, mut finish) = (0, None);
         while let (Some(token), None) = (output.tokens.get(tokens), finish) {
             sequence.tokens.push(token.id);
@@ -64,9 +64,9 @@ impl Scheduler {
         Some(Progress { sequence: entry.sequence, entry: index, tokens, prompt_logprobs, finish })
     }
 
-    /// The step in flight failed: its sequences are gone. Returns them.
+    /// The first step in flight failed: its sequences are gone. Returns them.
     pub fn fail_step(&mut self) -> Vec<SequenceId> {
-        let Some(InFlight { entries, retired }) = self.in_flight.take() else { return Vec::new() };
+        let Some(InFlight { entries, retired }) = self.in_flight.pop_front() else { return Vec::new() };
         // The executor may not have come to it; to retire a slot twice is harmless.
         self.retired.extend(retired);
         entries.into_iter().map(|entry| entry.sequence).filter(|id| self.finish(*id)).collect()

@@ -3,7 +3,7 @@
 use super::plan::{Plan, PlannedEntry};
 use super::sequence::{Flight, Sequence, SequenceId};
 use super::state::Scheduler;
-use crate::types::{Batch, BatchEntry, LogitsRows, Phase, SlotId};
+use crate::types::{Batch, BatchEntry, LogitsRows, Phase, SlotId, chosen};
 
 /// The step between launch and commit.
 #[derive(Debug)]
@@ -28,16 +28,44 @@ impl Scheduler {
     /// Turns a plan into a batch, without the entries whose sequence ended after planning. None if nothing is left.
     /// The step before must have been committed.
     pub fn launch(&mut self, plan: Plan) -> Option<Batch> {
-        debug_assert!(self.in_flight.is_none(), "one step at a time");
+        debug_assert!(self.in_flight.is_empty(), "the step before is committed");
+        for planned in plan.entries.iter().filter(|planned| planned.phase != Phase::Prefill) {
+            let Some(sequence) = self.sequences.get_mut(&planned.sequence) else { continue };
+            if let Some(place) = sequence.place.as_mut() {
+                // Planned for the longest outcome of the step before; now the true start is known.
+                self.cache.shrink(&mut place.table, sequence.computed + planned.rows);
+            }
+        }
+        self.enter_all(plan)
+    }
+
+    /// Whether a plan can be launched before the step in flight is committed ([`Scheduler::launch_following`]): each entry
+    /// is one more token of a sequence, after one that is known or that the step in flight is sure to bring.
+    pub fn follows(&self, plan: &Plan) -> bool {
+        let known = |id| {
+            let Some(sequence) = self.sequences.get(id) else { return false };
+            let begun = sequence.place.as_ref().is_some_and(|place| place.begun);
+            begun && (sequence.flight.is_none() || sequence.awaits().is_some())
+        };
+        self.in_flight.len() == 1
+            && !plan.entries.is_empty()
+            && plan.entries.iter().all(|entry| entry.phase == Phase::Decode && known(&entry.sequence))
+    }
+
+    /// Turns a plan that [`Scheduler::follows`] into a batch that continues with what the step in flight chooses
+    /// ([`chosen`]). A sequence that ends with that step has a token too many in this one, which is dropped; what it
+    /// writes into a page that others have by then is overwritten before they read it.
+    pub fn launch_following(&mut self, plan: Plan) -> Option<Batch> {
+        debug_assert!(self.follows(&plan), "the plan follows on the step in flight");
+        self.enter_all(plan)
+    }
+
+    fn enter_all(&mut self, plan: Plan) -> Option<Batch> {
         let step = self.stats.steps;
         let (mut entries, mut flights) = (Vec::new(), Vec::new());
         for planned in plan.entries {
             let Some(sequence) = self.sequences.get_mut(&planned.sequence) else { continue };
-            if let Some(place) = sequence.place.as_mut().filter(|_| planned.phase != Phase::Prefill) {
-                // Planned for the longest outcome of the step before; now the true start is known.
-                self.cache.shrink(&mut place.table, sequence.computed + planned.rows);
-            }
-            let Some((entry, flight)) = enter(sequence, planned) else { continue };
+            let Some((entry, flight)) = enter(sequence, planned, entries.len()) else { continue };
             self.turns += 1;
             sequence.served = self.turns;
             entries.push(entry);
@@ -48,21 +76,25 @@ impl Scheduler {
         }
         self.stats.steps += 1;
         let retired = std::mem::take(&mut self.retired);
-        self.in_flight = Some(InFlight { entries: flights, retired: retired.clone() });
+        self.in_flight.push_back(InFlight { entries: flights, retired: retired.clone() });
         Some(Batch { step, entries, retired })
     }
 }
 
-fn enter(sequence: &mut Sequence, planned: PlannedEntry) -> Option<(BatchEntry, InFlightEntry)> {
-    let start = sequence.computed;
-    let length = sequence.tokens.len();
+fn enter(sequence: &mut Sequence, planned: PlannedEntry, index: usize) -> Option<(BatchEntry, InFlightEntry)> {
+    let awaited = sequence.awaits();
+    let start = sequence.latest_start();
+    let length = sequence.tokens.len() + usize::from(awaited.is_some());
     let rows = planned.rows;
     let inputs = if planned.phase == Phase::Verify { 1 } else { rows };
     let samples = start + inputs == length;
     let prompt = sequence.tokens.prompt().len();
     let wants_all = sequence.wants_prompt_logprobs() && start + 1 < prompt;
     let begin = sequence.place.as_ref().is_some_and(|place| !place.begun).then(|| sequence.sampling());
-    let tokens = sequence.tokens.range(start..start + inputs);
+    let tokens = match awaited {
+        Some(entry) => vec![chosen(entry)],
+        None => sequence.tokens.range(start..start + inputs),
+    };
     let place = sequence.place.as_mut()?;
     place.begun = true;
     let most = match (samples, planned.phase) {
@@ -70,7 +102,8 @@ fn enter(sequence: &mut Sequence, planned: PlannedEntry) -> Option<(BatchEntry, 
         (true, Phase::Verify) => rows,
         (true, _) => 1,
     };
-    sequence.flight = Some(Flight { rows: inputs, most, kept: true });
+    let flight = Some(Flight { rows: inputs, most, kept: true, entry: index });
+    *(if awaited.is_some() { &mut sequence.second } else { &mut sequence.flight }) = flight;
     let entry = BatchEntry {
         slot: place.slot,
         phase: planned.phase,

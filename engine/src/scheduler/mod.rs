@@ -18,7 +18,8 @@
 //!   and then share its pages through the prefix tree.
 //!
 //! A step goes through [`Scheduler::plan`], [`Scheduler::launch`] and [`Scheduler::commit`]. Planning may happen while
-//! the step before is in flight: it then assumes the longest outcome, and `launch` drops what has ended meanwhile.
+//! the step before is in flight: it then assumes the longest outcome, and `launch` drops what has ended meanwhile. A plan of
+//! plain decodes can even be launched then ([`Scheduler::follows`]): two steps are in flight, and commits come in order.
 
 mod admit;
 mod commit;

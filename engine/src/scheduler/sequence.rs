@@ -27,7 +27,10 @@ pub(super) struct Sequence {
     pub computed: usize,
     /// Where it runs; None while waiting.
     pub place: Option<Place>,
+    /// Its rows of the first step in flight that has any.
     pub flight: Option<Flight>,
+    /// Those of the step that follows on that one.
+    pub second: Option<Flight>,
     /// Its last turn: among decodes, those with the smallest are served first.
     pub served: u64,
     /// Tokens to verify per step, root included; 0 and 1 mean plain decoding.
@@ -55,6 +58,8 @@ pub(super) struct Flight {
     pub most: usize,
     /// The sequence still holds the pages that the step writes.
     pub kept: bool,
+    /// Which of the step's entries they are.
+    pub entry: usize,
 }
 
 impl Sequence {
@@ -91,6 +96,11 @@ impl Sequence {
         let output = self.fewest_output();
         let by_request = (self.params.max_tokens as usize).saturating_sub(output);
         by_request.min(context.saturating_sub(self.tokens.prompt().len() + output))
+    }
+
+    /// The entry in flight that is sure to bring its one next token, whose pages are still its own.
+    pub fn awaits(&self) -> Option<usize> {
+        self.flight.filter(|flight| flight.kept && flight.most == 1).map(|flight| flight.entry)
     }
 
     /// Only its next token is missing: no row of the prompt is left, and the executor knows it.

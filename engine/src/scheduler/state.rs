@@ -1,6 +1,6 @@
 //! The scheduler's state, and what goes in and out of it between steps.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::launch::InFlight;
@@ -52,7 +52,8 @@ pub struct Scheduler {
     pub(super) slots: Vec<SlotId>,
     /// Slots to report as retired with the next batch.
     pub(super) retired: Vec<SlotId>,
-    pub(super) in_flight: Option<InFlight>,
+    /// Steps between launch and commit, in order: the second follows on the first.
+    pub(super) in_flight: VecDeque<InFlight>,
     /// The waiting sequence that found too few pages, and the cache's count of releases then.
     pub(super) blocked: Option<(SequenceId, u64)>,
     pub(super) stats: SchedulerStats,
@@ -70,7 +71,7 @@ impl Scheduler {
             waiting: BTreeSet::new(),
             slots: (0..config.slots).rev().map(SlotId).collect(),
             retired: Vec::new(),
-            in_flight: None,
+            in_flight: VecDeque::new(),
             blocked: None,
             stats: SchedulerStats::default(),
             turns: 0,
@@ -125,6 +126,7 @@ impl Scheduler {
             computed: 0,
             place: None,
             flight: None,
+            second: None,
             served: 0,
             verify_tokens: self.config.verify_tokens,
             prompt_logprobs: 0,
@@ -151,9 +153,7 @@ impl Scheduler {
             self.retired.push(place.slot);
         }
         sequence.computed = 0;
-        if let Some(flight) = sequence.flight.as_mut() {
-            flight.kept = false;
-        }
+        sequence.flight.iter_mut().chain(&mut sequence.second).for_each(|flight| flight.kept = false);
     }
 
     /// Sets how many tokens a sequence verifies per step from its next step on, root included.
@@ -178,7 +178,7 @@ impl Scheduler {
 
     /// Nothing runs, waits or is in flight.
     pub fn is_idle(&self) -> bool {
-        self.sequences.is_empty() && self.in_flight.is_none()
+        self.sequences.is_empty() && self.in_flight.is_empty()
     }
 
     pub fn stats(&self) -> SchedulerStats {

@@ -4,6 +4,20 @@ use std::sync::Arc;
 
 use super::SamplingParams;
 
+/// Marks a token that is not known yet.
+const CHOSEN: u32 = 1 << 31;
+
+/// In place of a token: what is chosen at the place `index`. So a step can be handed over before the tokens of the one
+/// before it are known. In a [`Batch`] a place is an entry of the step before.
+pub const fn chosen(index: usize) -> u32 {
+    CHOSEN | index as u32
+}
+
+/// The place that a token of [`chosen`] names; none for a token.
+pub const fn chosen_index(token: u32) -> Option<usize> {
+    if token & CHOSEN == 0 { None } else { Some((token & !CHOSEN) as usize) }
+}
+
 /// A physical page of the key-value cache: 16 consecutive token positions of one sequence in every layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PageId(pub u32);
@@ -65,7 +79,8 @@ pub struct Sampling {
 pub struct BatchEntry {
     pub slot: SlotId,
     pub phase: Phase,
-    /// Input token ids of this step. For `Verify` this is the root alone: the executor holds the drafted tokens.
+    /// Input token ids of this step. For `Verify` this is the root alone: the executor holds the drafted tokens. The one
+    /// token of a `Decode` may be [`chosen`].
     pub tokens: Vec<u32>,
     /// Position of `tokens[0]`: the number of tokens of this sequence that are in the cache already.
     pub start: u32,

@@ -5,7 +5,7 @@ mod output;
 mod request;
 mod sampling;
 
-pub use batch::{Batch, BatchEntry, LogitsRows, PageId, Phase, Sampling, SlotId};
+pub use batch::{Batch, BatchEntry, LogitsRows, PageId, Phase, Sampling, SlotId, chosen, chosen_index};
 pub use output::{EntryOutput, FinishReason, StepOutput, StepTiming, TokenLogprobs, TokenOutput};
 pub use request::{EventSink, Request, RequestEvent, RequestFailure, RequestId, Usage};
 pub use sampling::SamplingParams;

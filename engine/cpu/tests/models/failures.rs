@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use engine::backend::{AddNorm, BackendError};
 use engine::collective::{AllGather, Call, Collective, CollectiveError, RankRows};
 use engine::executor::{Capacity, Executor, ExecutorError, RankFactory, RanksConfig, RanksExecutor};
-use engine::types::{Batch, BatchEntry, LogitsRows, PageId, Phase, SlotId};
+use engine::types::{Batch, BatchEntry, LogitsRows, PageId, Phase, SlotId, chosen};
 use engine_cpu::{CpuBackend, CpuRanks};
 
 use crate::support::{Golden, Settings, config, generate, ranks, ranks_within, start};
@@ -222,7 +222,7 @@ fn batches_that_do_not_fit_are_refused_and_harm_nothing() {
     let golden = Golden::open("qwen2-tiny");
     let mut executor = start(ranks(1), &golden.config, &golden.weights, &Arc::default()).expect("the rank starts");
     type Change = fn(&mut BatchEntry);
-    let wrong: [(&str, Change); 9] = [
+    let wrong: [(&str, Change); 11] = [
         ("65 rows, but 64 were reserved", |entry| entry.tokens = vec![0; 65]),
         ("slot 4: there are 4 slots", |entry| entry.slot = SlotId(4)),
         ("no token", |entry| entry.tokens.clear()),
@@ -232,6 +232,10 @@ fn batches_that_do_not_fit_are_refused_and_harm_nothing() {
         ("page 32, but there are 32", |entry| entry.pages[0] = PageId(32)),
         ("token 256, but the vocabulary has 256", |entry| entry.tokens[0] = 256),
         ("there is no draft model", |entry| entry.phase = Phase::Verify),
+        ("the token of entry 5, but the step before had 0 entries", |entry| entry.tokens[0] = chosen(5)),
+        ("a token that is not known yet in a prefill entry", |entry| {
+            (entry.phase, entry.tokens[0]) = (Phase::Prefill, chosen(0));
+        }),
     ];
     for (message, change) in wrong {
         let mut entry = decode();

@@ -6,29 +6,7 @@ use engine::executor::{Capacity, Speculation};
 use engine::spec::DraftShape;
 use engine::types::{FinishReason, SamplingParams};
 
-use crate::support::{Golden, Output, Served, assert_close, collect};
-
-/// Numbers that look random, for cases that are the same in every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-
-    fn prompt(&mut self, golden: &Golden, longest: u64) -> Vec<u32> {
-        let length = 1 + self.below(longest) as usize;
-        // Half of them begin as the model's language does.
-        let known = &golden.prompts[self.below(3) as usize];
-        let mut prompt: Vec<u32> =
-            if self.below(2) == 0 { known.iter().copied().take(length).collect() } else { Vec::new() };
-        while prompt.len() < length {
-            prompt.push(self.below(512) as u32);
-        }
-        prompt
-    }
-}
+use crate::support::{Golden, Numbers, Output, Served, assert_close, collect};
 
 fn capacity(pages: u32) -> Capacity {
     Capacity { pages, page_size: 16, slots: 16, rows: 128, context: 128, vocabulary: 512 }
@@ -63,33 +41,11 @@ fn a_thousand_greedy_prompts() {
     }
 }
 
-/// Parameters of every kind, alone and together.
-fn params(numbers: &mut Numbers) -> SamplingParams {
-    let pick = |numbers: &mut Numbers, values: &[f32]| values[numbers.below(values.len() as u64) as usize];
-    SamplingParams {
-        temperature: pick(numbers, &[0.0, 0.3, 0.7, 1.0, 1.5]),
-        top_k: [0, 0, 1, 5, 40][numbers.below(5) as usize],
-        top_p: pick(numbers, &[1.0, 1.0, 0.9, 0.5]),
-        min_p: pick(numbers, &[0.0, 0.0, 0.05]),
-        seed: numbers.below(1 << 30),
-        repetition_penalty: pick(numbers, &[1.0, 1.0, 1.3]),
-        presence_penalty: pick(numbers, &[0.0, 0.0, 0.6]),
-        frequency_penalty: pick(numbers, &[0.0, 0.0, 0.4]),
-        logit_bias: if numbers.below(3) == 0 { vec![(272, -4.0), (238, 2.5)] } else { Vec::new() },
-        stop_token_ids: if numbers.below(2) == 0 { vec![445, 272, 63] } else { Vec::new() },
-        min_tokens: [0, 0, 7][numbers.below(3) as usize],
-        max_tokens: 1 + numbers.below(30) as u32,
-        n: 1 + numbers.below(3) as u32,
-        logprobs: [None, Some(0), Some(3)][numbers.below(3) as usize],
-        ..SamplingParams::default()
-    }
-}
-
 #[test]
 fn every_sampling_parameter_and_several_outputs() {
     let golden = Golden::open("eagle3-tiny");
     let mut numbers = Numbers(2);
-    let requests: Vec<_> = (0..150).map(|_| (numbers.prompt(&golden, 40), params(&mut numbers))).collect();
+    let requests: Vec<_> = (0..150).map(|_| (numbers.prompt(&golden, 40), numbers.params())).collect();
     let expected = Served::start(&golden, 1, capacity(128), None).answer(&requests);
     assert!(expected.iter().filter(|output| output.reason == Some(FinishReason::Stop)).count() > 20);
     // A chain computes exactly what plain decoding does; in a tree the order of sums differs.

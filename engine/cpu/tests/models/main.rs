@@ -4,6 +4,7 @@ mod distribution;
 mod draft_model;
 mod draft_trees;
 mod failures;
+mod following;
 mod generation;
 mod golden;
 mod lossless;

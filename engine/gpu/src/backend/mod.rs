@@ -8,6 +8,7 @@ mod launch;
 mod lazy;
 mod load;
 mod pending;
+mod read;
 mod ready;
 mod rooms;
 mod step;
@@ -26,6 +27,7 @@ use crate::step::SPLIT_ROWS;
 use draws::DrawRoom;
 use lazy::LazyNorm;
 use pending::{NormCall, NormInput, Pending, RotateCall, adjacent};
+use read::Kept;
 use ready::Kernels;
 use rooms::{AttentionRoom, Choices, Marks};
 
@@ -51,6 +53,7 @@ pub struct CudaBackend {
     uploader: Uploader,
     readback: Pinned,
     choices: Option<Choices>,
+    kept: Option<Kept>,
     draws: Option<DrawRoom>,
     marks: Marks,
     /// bf16 room for one matrix in blocks, for cuBLASLt.
@@ -95,6 +98,7 @@ impl CudaBackend {
             uploader: Uploader::new(&gpu.stream)?,
             readback: Pinned::new(&gpu.context, READBACK)?,
             choices: None,
+            kept: None,
             draws: None,
             marks: Marks::new(&gpu)?,
             widened: None,
@@ -196,7 +200,8 @@ impl Backend for CudaBackend {
     }
 
     fn allocate_choices(&mut self, places: usize) -> Result<(), BackendError> {
-        self.choices = Some(Choices::new(&self.gpu, places)?);
+        let choices = self.choices.insert(Choices::new(&self.gpu, places)?);
+        self.kept = Some(Kept::new(&self.gpu, choices.at(0)[0], places)?);
         self.draws = Some(DrawRoom::new(&self.gpu, places)?);
         Ok(())
     }
@@ -216,25 +221,7 @@ impl Backend for CudaBackend {
     }
 
     fn read(&mut self, buffer: &Buffer, from: usize, to: &mut [f32]) -> Result<(), BackendError> {
-        assert!(from + to.len() <= buffer.elements, "what is read lies inside the buffer");
-        self.ready(&[buffer.memory.pointer()], &[])?;
-        let width = if buffer.element == Element::F32 { size_of::<f32>() } else { Self::ELEMENT_BYTES };
-        for (index, to) in to.chunks_mut(READBACK / width).enumerate() {
-            let first = from + index * (READBACK / width);
-            let address = buffer.memory.pointer() + (first * width) as u64;
-            self.readback.copy_from(address, to.len() * width, &self.gpu.stream)?;
-            self.settle("read")?;
-            let bytes = &self.readback.bytes()[..to.len() * width];
-            match buffer.element {
-                Element::F32 => bytemuck::cast_slice_mut(to).copy_from_slice(bytes),
-                Element::Bf16 => {
-                    for (to, bytes) in to.iter_mut().zip(bytes.as_chunks().0) {
-                        *to = half::bf16::from_le_bytes(*bytes).to_f32();
-                    }
-                }
-            }
-        }
-        Ok(())
+        self.read_elements(buffer, from, to)
     }
 
     fn padded(&self, key: PassKey) -> PassKey {
@@ -302,12 +289,20 @@ impl Backend for CudaBackend {
     }
 
     fn read_choices(&mut self, from: usize, to: &mut [u32]) -> Result<(), BackendError> {
+        self.read_chosen(from, to)
+    }
+
+    fn keep_choices(&mut self, places: usize) -> Result<(), BackendError> {
         self.ready(&[], &[])?;
-        let Some(choices) = self.choices.as_ref().filter(|_| !to.is_empty()) else { return Ok(()) };
-        self.settle("step")?;
-        let words: &[u32] = bytemuck::cast_slice(choices.host.bytes());
-        to.copy_from_slice(&words[from..from + to.len()]);
-        Ok(())
+        self.kept.as_mut().map_or(Ok(()), |kept| kept.keep(places, &self.gpu))
+    }
+
+    fn has_kept_choices(&mut self) -> Result<bool, BackendError> {
+        self.kept.as_ref().map_or(Ok(true), Kept::has_come)
+    }
+
+    fn take_choices(&mut self, to: &mut [u32]) -> Result<(), BackendError> {
+        self.kept.as_mut().map_or(Ok(()), |kept| kept.take(to))
     }
 
     fn mark(&mut self, mark: usize) -> Result<(), BackendError> {

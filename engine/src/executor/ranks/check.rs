@@ -1,11 +1,16 @@
 //! Refuses a batch that the ranks' buffers cannot hold, so that no rank has to.
 
 use crate::executor::{Capacity, ExecutorError};
-use crate::types::{Batch, BatchEntry, Phase};
+use crate::types::{Batch, BatchEntry, Phase, chosen_index};
 
 /// Errors: an entry that is outside `capacity` or asks for what this executor cannot do. The executor goes on.
-/// `verify_tokens` is the widest verify entry, 0 without a draft model.
-pub(super) fn check(batch: &Batch, capacity: &Capacity, verify_tokens: usize) -> Result<(), ExecutorError> {
+/// `verify_tokens` is the widest verify entry, 0 without a draft model; the step before had `before` entries.
+pub(super) fn check(
+    batch: &Batch,
+    capacity: &Capacity,
+    verify_tokens: usize,
+    before: usize,
+) -> Result<(), ExecutorError> {
     let refuse = |message: String| ExecutorError { message: format!("step {}: {message}", batch.step), fatal: false };
     if batch.rows() > capacity.rows as usize {
         return Err(refuse(format!("{} rows, but {} were reserved at start", batch.rows(), capacity.rows)));
@@ -15,13 +20,13 @@ pub(super) fn check(batch: &Batch, capacity: &Capacity, verify_tokens: usize) ->
         return Err(refuse(format!("{entries} sequences, but {slots} slots were reserved at start")));
     }
     for entry in &batch.entries {
-        check_entry(entry, capacity, verify_tokens)
+        check_entry(entry, capacity, verify_tokens, before)
             .map_err(|message| refuse(format!("slot {}: {message}", entry.slot.0)))?;
     }
     Ok(())
 }
 
-fn check_entry(entry: &BatchEntry, capacity: &Capacity, verify_tokens: usize) -> Result<(), String> {
+fn check_entry(entry: &BatchEntry, capacity: &Capacity, verify_tokens: usize, before: usize) -> Result<(), String> {
     let Capacity { pages, page_size, slots, context, vocabulary, .. } = *capacity;
     let end = u64::from(entry.start) + entry.tokens.len().max(entry.verify_tokens as usize) as u64;
     check_phase(entry, verify_tokens)?;
@@ -41,10 +46,14 @@ fn check_entry(entry: &BatchEntry, capacity: &Capacity, verify_tokens: usize) ->
     if let Some(page) = entry.pages.iter().find(|page| page.0 >= pages) {
         return Err(format!("page {}, but there are {pages}", page.0));
     }
-    match entry.tokens.iter().find(|token| **token >= vocabulary) {
-        Some(token) => Err(format!("token {token}, but the vocabulary has {vocabulary}")),
-        None => Ok(()),
-    }
+    entry.tokens.iter().try_for_each(|token| match chosen_index(*token) {
+        Some(_) if entry.phase != Phase::Decode => {
+            Err(format!("a token that is not known yet in a {} entry", entry.phase.name()))
+        }
+        Some(of) if of >= before => Err(format!("the token of entry {of}, but the step before had {before} entries")),
+        None if *token >= vocabulary => Err(format!("token {token}, but the vocabulary has {vocabulary}")),
+        _ => Ok(()),
+    })
 }
 
 fn check_phase(entry: &BatchEntry, most: usize) -> Result<(), String> {

@@ -58,12 +58,13 @@ impl Choices {
         })
     }
 
-    /// Whether the device may draw every token of this batch, with at most `most_changes` changes of logits.
-    pub fn draws(&self, batch: &Batch, most_changes: usize) -> bool {
+    /// Whether the device may draw every token of this batch, with at most `most_changes` changes of logits. `unknown`
+    /// tokens before the batch's own are not known yet.
+    pub fn draws(&self, batch: &Batch, most_changes: usize, unknown: u32) -> bool {
         let mut changes = 0;
         batch.entries.iter().filter(|entry| entry.logits != LogitsRows::None).all(|entry| {
             let slot = self.slots.get(entry.slot.0 as usize).and_then(Option::as_ref);
-            let rows = entry.verify_tokens.max(1);
+            let rows = entry.verify_tokens.max(1) + unknown;
             changes += slot.map_or(0, |slot| slot.sampler.most_changes()) * rows as usize;
             entry.logits == LogitsRows::Last
                 && slot.is_some_and(|slot| slot.sampler.draws(rows))

@@ -21,6 +21,11 @@ pub trait RankFactory: Send + Sync + 'static {
 
     fn world_size(&self) -> usize;
 
+    /// Whether the device works by itself, so that it is worth handing it a step whose tokens it has not chosen yet.
+    fn runs_alone(&self) -> bool {
+        false
+    }
+
     /// Rank `rank`'s device; called once, on the rank's own thread.
     fn backend(&self, rank: usize) -> Result<Self::Backend, BackendError>;
 

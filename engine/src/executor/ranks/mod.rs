@@ -8,6 +8,7 @@ mod thread;
 mod wait;
 mod worker;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
@@ -34,7 +35,11 @@ pub struct RanksExecutor {
     steps: Vec<Sender<Arc<Batch>>>,
     replies: Receiver<(usize, Reply)>,
     poison: Box<dyn Fn(&str) + Send>,
-    in_flight: Option<InFlight>,
+    /// Most steps in flight.
+    depth: usize,
+    in_flight: VecDeque<InFlight>,
+    /// Entries of the last step that was submitted.
+    entries: usize,
     /// Why no further step can run.
     failure: Option<String>,
 }
@@ -54,6 +59,7 @@ impl RanksExecutor {
     ) -> Result<Self, StartError> {
         config.check()?;
         let (capacity, verify_tokens, step_deadline) = (config.capacity, config.verify_tokens(), config.step_deadline);
+        let depth = if factory.runs_alone() && factory.world_size() == 1 && verify_tokens == 0 { 2 } else { 1 };
         let (factory, config) = (Arc::new(factory), Arc::new(config));
         let progress: Arc<dyn Fn(LoadProgress) + Send + Sync> = Arc::new(progress);
         let (sender, replies) = mpsc::channel();
@@ -73,9 +79,19 @@ impl RanksExecutor {
             steps.push(step_sender);
         }
         let poison = Box::new(move |message: &str| factory.poison(message));
-        let (spin, in_flight, failure) = (F::SPIN, None, None);
-        let executor =
-            Self { capacity, verify_tokens, step_deadline, spin, steps, replies, poison, in_flight, failure };
+        let executor = Self {
+            capacity,
+            verify_tokens,
+            step_deadline,
+            spin: F::SPIN,
+            steps,
+            replies,
+            poison,
+            depth,
+            in_flight: VecDeque::new(),
+            entries: 0,
+            failure: None,
+        };
         executor.wait_until_ready()?;
         Ok(executor)
     }
@@ -134,13 +150,18 @@ impl Executor for RanksExecutor {
         self.capacity
     }
 
+    fn depth(&self) -> usize {
+        self.depth
+    }
+
     fn submit(&mut self, batch: Batch) -> Result<(), ExecutorError> {
         self.usable()?;
-        if let Some(InFlight { step, .. }) = self.in_flight {
+        if let Some(InFlight { step, .. }) = self.in_flight.front().filter(|_| self.in_flight.len() >= self.depth) {
             return Err(failed(batch.step, &format!("step {step} has not been collected"), false));
         }
-        check::check(&batch, &self.capacity, self.verify_tokens)?;
-        self.in_flight = Some(InFlight { step: batch.step, until: Instant::now() + self.step_deadline });
+        check::check(&batch, &self.capacity, self.verify_tokens, self.entries)?;
+        self.entries = batch.entries.len();
+        self.in_flight.push_back(InFlight { step: batch.step, until: Instant::now() + self.step_deadline });
         let batch = Arc::new(batch);
         for steps in &self.steps {
             // A rank that is gone has said why, and `collect` hears it.
@@ -152,8 +173,12 @@ impl Executor for RanksExecutor {
     fn collect(&mut self) -> Result<StepOutput, ExecutorError> {
         self.usable()?;
         let message = "collect without a step in flight".to_owned();
-        let in_flight = self.in_flight.take().ok_or(ExecutorError { message, fatal: false })?;
+        let in_flight = self.in_flight.pop_front().ok_or(ExecutorError { message, fatal: false })?;
         let result = self.wait(&in_flight);
+        if let Some(next) = self.in_flight.front_mut() {
+            // It waited for this one.
+            next.until = Instant::now() + self.step_deadline;
+        }
         if let Err(error) = &result {
             self.note(error);
         }
@@ -164,7 +189,7 @@ impl Executor for RanksExecutor {
 impl Drop for RanksExecutor {
     fn drop(&mut self) {
         // Between steps no rank waits for another, and a group that is whole is taken down in order.
-        let orderly = self.in_flight.is_none() && self.failure.is_none();
+        let orderly = self.in_flight.is_empty() && self.failure.is_none();
         if !orderly {
             (self.poison)("the executor is shutting down");
         }

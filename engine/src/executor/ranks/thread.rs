@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
 use super::config::{LoadProgress, RankFactory, RanksConfig, StartError};
 use super::wait;
@@ -54,13 +54,63 @@ impl<F: RankFactory> RankThread<F> {
     }
 
     fn serve(&self, mut worker: Worker<F::Backend>, agreement: &mut Agreement) -> Result<(), String> {
+        let mut next = None;
         // The executor drops its end when it is done.
-        while let Ok(batch) = wait::receive(&self.steps, F::SPIN) {
-            match worker.run(&batch, agreement) {
-                Ok(output) => self.reply(Reply::Step(output)),
-                Err(WorkerError::Step(message)) => self.reply(Reply::Lost(message)),
+        while let Some(batch) = next.take().or_else(|| wait::receive(&self.steps, F::SPIN).ok()) {
+            if self.factory.runs_alone() && worker.launches(&batch) {
+                next = self.launch(&mut worker, &batch)?;
+            } else {
+                self.answer(worker.run(&batch, agreement))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the device a step, and steps that follow on it while it works. Returns one that came and cannot.
+    fn launch(&self, worker: &mut Worker<F::Backend>, batch: &Arc<Batch>) -> Result<Option<Arc<Batch>>, String> {
+        if let Err(error) = worker.launch(batch) {
+            self.answer(Err(error))?;
+            return Ok(None);
+        }
+        while let Some(following) = self.while_working(worker)? {
+            if !worker.launches(&following) {
+                self.answer(worker.take())?;
+                return Ok(Some(following));
+            }
+            let launched = worker.launch(&following);
+            self.answer(worker.take())?;
+            if let Err(error) = launched {
+                self.answer(Err(error))?;
+                return Ok(None);
+            }
+        }
+        self.answer(worker.take())?;
+        Ok(None)
+    }
+
+    /// The next step, if it comes before the device has done the one that it has.
+    fn while_working(&self, worker: &mut Worker<F::Backend>) -> Result<Option<Arc<Batch>>, String> {
+        loop {
+            match worker.has_done() {
+                Ok(false) => {}
+                Ok(true) => return Ok(None),
+                Err(WorkerError::Step(message)) => return Err(message),
                 Err(WorkerError::Pass(error)) => return Err(error.to_string()),
             }
+            match self.steps.try_recv() {
+                Ok(batch) => return Ok(Some(batch)),
+                Err(TryRecvError::Empty) => std::hint::spin_loop(),
+                Err(TryRecvError::Disconnected) => return Ok(None),
+            }
+        }
+    }
+
+    /// Errors: this rank cannot go on.
+    fn answer(&self, result: Result<Option<StepOutput>, WorkerError>) -> Result<(), String> {
+        match result {
+            Ok(output) => self.reply(Reply::Step(output)),
+            Err(WorkerError::Step(message)) => self.reply(Reply::Lost(message)),
+            Err(WorkerError::Pass(error)) => return Err(error.to_string()),
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 mod chaos;
 mod failures;
+mod following;
 mod lifecycle;
 mod streams;
 

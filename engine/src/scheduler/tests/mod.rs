@@ -12,7 +12,7 @@ use crate::cache::{CacheConfig, CacheGroup, PAGE_SIZE};
 use crate::executor::Executor;
 use crate::mock::{Answer, MockConfig, MockExecutor, answer};
 use crate::types::{
-    Batch, FinishReason, Request, RequestId, Sampling, SamplingParams, StepOutput, TokenLogprobs, TokenOutput,
+    Batch, FinishReason, Request, RequestId, Sampling, SamplingParams, StepOutput, TokenLogprobs, TokenOutput, chosen,
 };
 
 const VOCABULARY: u32 = 24;
@@ -29,6 +29,8 @@ struct Setting {
     draft_group: bool,
     verify_tokens: u32,
     overlap: bool,
+    /// With overlap: steps follow on steps in flight wherever they can.
+    following: bool,
 }
 
 impl Setting {
@@ -43,6 +45,7 @@ impl Setting {
             draft_group: false,
             verify_tokens: 0,
             overlap: false,
+            following: false,
         }
     }
 
@@ -65,11 +68,14 @@ struct Harness {
     scheduler: Scheduler,
     executor: MockExecutor,
     prepared: Option<Plan>,
+    /// A step that follows on the one before is in flight.
+    following: bool,
     outputs: BTreeMap<SequenceId, Output>,
     expected: BTreeMap<SequenceId, Sampling>,
-    /// The batch of the last step, and how many steps there were.
+    /// The batch of the last step, how many steps there were, and how many of them followed on one in flight.
     last: Batch,
     steps: usize,
+    followed: usize,
 }
 
 impl Harness {
@@ -92,10 +98,12 @@ impl Harness {
             scheduler: Scheduler::new(config),
             executor: MockExecutor::new(mock),
             prepared: None,
+            following: false,
             outputs: BTreeMap::new(),
             expected: BTreeMap::new(),
             last: Batch::default(),
             steps: 0,
+            followed: 0,
             setting,
         }
     }
@@ -128,18 +136,33 @@ impl Harness {
 
     /// One step, if there is anything to do.
     fn step(&mut self) {
-        let plan = self.prepared.take().unwrap_or_else(|| self.scheduler.plan());
-        let Some(batch) = self.scheduler.launch(plan) else { return self.audit() };
-        self.last = batch.clone();
-        self.steps += 1;
-        self.executor.submit(batch).unwrap();
+        if !std::mem::take(&mut self.following) {
+            let plan = self.prepared.take().unwrap_or_else(|| self.scheduler.plan());
+            let Some(batch) = self.scheduler.launch(plan) else { return self.audit() };
+            self.begin(batch);
+        }
         if self.setting.overlap {
-            self.prepared = Some(self.scheduler.plan());
+            let plan = self.scheduler.plan();
+            self.audit();
+            if self.setting.following && self.scheduler.follows(&plan) {
+                let batch = self.scheduler.launch_following(plan).unwrap();
+                self.begin(batch);
+                self.following = true;
+                self.followed += 1;
+            } else {
+                self.prepared = Some(plan);
+            }
             self.audit();
         }
         let output = self.executor.collect().unwrap();
         self.commit(&output);
         self.audit();
+    }
+
+    fn begin(&mut self, batch: Batch) {
+        self.last = batch.clone();
+        self.steps += 1;
+        self.executor.submit(batch).unwrap();
     }
 
     fn commit(&mut self, output: &StepOutput) {

@@ -34,11 +34,23 @@ impl Job {
 
 fn setting() -> impl Strategy<Value = Setting> {
     let sizes = (1..40u32, 1..8u32, 1..40u32, 0..20u32, 2..400u32);
-    let switches = (any::<bool>(), any::<bool>(), prop_oneof![Just(0), 2..24u32], any::<bool>());
-    (sizes, switches).prop_map(|(sizes, (prefix_cache, draft_group, verify_tokens, overlap))| {
+    let overlaps = prop_oneof![Just((false, false)), Just((true, false)), Just((true, true))];
+    let switches = (any::<bool>(), any::<bool>(), prop_oneof![Just(0), 2..24u32], overlaps);
+    (sizes, switches).prop_map(|(sizes, (prefix_cache, draft_group, verify_tokens, (overlap, following)))| {
         let (pages, slots, rows, max_prefill_rows, context) = sizes;
         let draft_group = draft_group && verify_tokens > 0;
-        Setting { pages, slots, rows, max_prefill_rows, context, prefix_cache, draft_group, verify_tokens, overlap }
+        Setting {
+            pages,
+            slots,
+            rows,
+            max_prefill_rows,
+            context,
+            prefix_cache,
+            draft_group,
+            verify_tokens,
+            overlap,
+            following,
+        }
     })
 }
 

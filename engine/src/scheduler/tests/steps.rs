@@ -101,8 +101,8 @@ fn prompt_logprobs_compute_every_row_and_come_once() {
 
 #[test]
 fn the_last_in_rank_is_preempted_and_answers_the_same() {
-    for overlap in [false, true] {
-        let mut harness = Harness::new(Setting { pages: 6, overlap, ..Setting::ample() });
+    for (overlap, following) in [(false, false), (true, false), (true, true)] {
+        let mut harness = Harness::new(Setting { pages: 6, overlap, following, ..Setting::ample() });
         for seed in 0..3 {
             harness.submit(prompt(seed, 20), greedy(40));
         }
@@ -163,6 +163,42 @@ fn an_answer_that_does_not_fit_the_step_is_refused() {
     assert_eq!(harness.scheduler.fail_step(), [id]);
     assert!(harness.scheduler.is_idle());
     harness.audit();
+}
+
+/// A step can follow where each of its tokens is known or sure to come, and then names the entries that bring them.
+#[test]
+fn steps_follow_on_one_in_flight() {
+    let mut harness = Harness::new(Setting { overlap: true, following: true, ..Setting::ample() });
+    harness.submit(prompt(1, 20), greedy(30));
+    harness.submit(prompt(2, 5), greedy(10));
+    harness.step();
+    assert_eq!((harness.steps, harness.followed), (2, 1), "the decodes follow on the prompts");
+    let tokens =
+        |batch: &Batch| batch.entries.iter().map(|entry| (entry.tokens.clone(), entry.start)).collect::<Vec<_>>();
+    assert_eq!(tokens(&harness.last), [(vec![chosen(0)], 20), (vec![chosen(1)], 5)]);
+    // The one in flight is committed first; a prompt that comes cannot follow.
+    harness.submit(prompt(3, 7), greedy(5));
+    harness.step();
+    assert_eq!((harness.steps, harness.followed), (2, 1));
+    harness.run(40);
+    harness.assert_answers();
+    assert_eq!(harness.steps - harness.followed, 2, "but for prompts every step follows");
+}
+
+/// An end that only the token tells: the sequence computes one token more, which is dropped, and holds nothing.
+#[test]
+fn a_token_after_the_end_is_dropped() {
+    let mut all = 0;
+    for seed in 0..30 {
+        let mut harness = Harness::new(Setting { overlap: true, following: true, ..Setting::ample() });
+        harness.submit(prompt(seed, 20), SamplingParams { ignore_eos: false, ..greedy(30) });
+        harness.submit(prompt(seed + 40, 20), greedy(5));
+        harness.run(60);
+        harness.assert_answers();
+        let tokens = harness.outputs.values().map(|output| output.tokens.len()).max().unwrap();
+        all += harness.steps - tokens;
+    }
+    assert!(all > 5, "some end early: {all} steps more than tokens");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 mod draft;
 mod generate;
 mod golden;
+mod numbers;
 mod quantised;
 mod random;
 mod rig;
@@ -14,6 +15,7 @@ use engine_cpu::{CpuOptions, CpuRanks};
 pub use draft::DraftRig;
 pub use generate::{Generated, Settings, config, generate, start};
 pub use golden::{GOLDEN, Golden, tokens};
+pub use numbers::Numbers;
 pub use quantised::QuantisedWeights;
 pub use random::LoudWeights;
 pub use rig::{Chunk, Rig};

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use engine::executor::{Capacity, RanksConfig, RanksExecutor, Speculation};
+use engine::executor::{Capacity, RankFactory, RanksConfig, RanksExecutor, Speculation};
 use engine::runner::{Engine, EngineConfig, EngineStats, NoObserver, NoText};
 use engine::spec::PaceSettings;
 use engine::types::{EventSink, FinishReason, Request, RequestEvent, RequestId, SamplingParams, TokenOutput};
@@ -39,8 +39,12 @@ impl Served {
     }
 
     pub fn over(world_size: usize, config: RanksConfig) -> Self {
+        Self::on(ranks(world_size), config)
+    }
+
+    pub fn on(ranks: impl RankFactory, config: RanksConfig) -> Self {
         let pace = config.speculation.as_ref().map(|own| PaceSettings { shape: own.shape, adaptive: false });
-        let executor = RanksExecutor::start(ranks(world_size), config, |_| {}).expect("the ranks start");
+        let executor = RanksExecutor::start(ranks, config, |_| {}).expect("the ranks start");
         let settings = EngineConfig { speculation: pace, ..EngineConfig::default() };
         let engine = Engine::start(Box::new(executor), Arc::new(NoText), Arc::new(NoObserver), settings);
         Self { engine: engine.expect("the engine starts"), next: 0, outputs: 0 }

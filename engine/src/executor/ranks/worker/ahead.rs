@@ -69,7 +69,7 @@ impl<B: Backend> Worker<B> {
             && !batch.entries.is_empty()
             && batch.entries.iter().all(|entry| entry.phase != Phase::Prefill && entry.logits == LogitsRows::Last)
             && batch.rows() <= self.decoder.logit_capacity()
-            && chooser.place(batch, B::MOST_CHANGES) != ChoicePlace::Host
+            && chooser.place(batch, B::MOST_CHANGES, 0) != ChoicePlace::Host
     }
 
     /// The step. The inner error is a token that could not be chosen: the step is lost.
@@ -87,8 +87,8 @@ impl<B: Backend> Worker<B> {
         backend.upload(&mut self.step, &self.input)?;
         let (phase, rows, logit_rows) = (input::phase(batch), self.input.rows(), self.wanted.len());
         self.pass(PassKey { name: "target", phase, rows, logit_rows })?;
-        let place = self.chooser.as_ref().map_or(ChoicePlace::Host, |chooser| chooser.place(batch, B::MOST_CHANGES));
-        self.draw(place, batch, &trees)?;
+        let place = self.chooser.as_ref().map_or(ChoicePlace::Host, |chooser| chooser.place(batch, B::MOST_CHANGES, 0));
+        self.draw(place, batch, &trees, 0)?;
         self.backend.mark(verified)?;
         let entries = self.entry_rows();
         let (Some(drafter), Some(features)) = (&mut self.drafter, self.decoder.taps()) else { return Ok(Ok(())) };

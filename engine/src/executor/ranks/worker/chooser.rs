@@ -52,6 +52,7 @@ impl Chooser {
         }
     }
 
+    /// Forgets retired sequences and takes in those that begin. Errors: an entry whose sequence never began.
     pub fn begin(&mut self, batch: &Batch) -> Result<StepOutput, String> {
         self.choices.prepare(batch)?;
         self.walks.clear();
@@ -59,31 +60,35 @@ impl Chooser {
         Ok(StepOutput { entries: vec![Default::default(); batch.entries.len()], ..StepOutput::default() })
     }
 
-    /// Where the tokens of this batch are chosen. `most_changes` is the device's.
-    pub fn place(&self, batch: &Batch, most_changes: usize) -> ChoicePlace {
+    /// Where the tokens of this batch are chosen. `most_changes` is the device's; `unknown` tokens before the batch's own
+    /// are not known yet.
+    pub fn place(&self, batch: &Batch, most_changes: usize, unknown: u32) -> ChoicePlace {
         if self.choices.takes_largest(batch) {
             ChoicePlace::Pass
-        } else if self.choices.draws(batch, most_changes) {
+        } else if self.choices.draws(batch, most_changes, unknown) {
             ChoicePlace::Device
         } else {
             ChoicePlace::Host
         }
     }
 
-    /// How the tokens of the wanted rows are drawn, and the changes of logits that this names.
+    /// How the tokens of the wanted rows are drawn, and the changes of logits that this names. Of entries that continue with
+    /// [`chosen`](crate::types::chosen) tokens, `unknown` ones are not known yet.
     pub fn draws(
         &mut self,
         batch: &Batch,
         trees: &[Option<DraftTree>],
         wanted: &[LogitRow],
+        unknown: u32,
     ) -> (&[Draw], &[LogitChange]) {
         let Self { choices, draws, changes, .. } = self;
         draws.clear();
         changes.clear();
         for LogitRow { entry, row } in wanted {
             let tree = trees.get(*entry).and_then(Option::as_ref);
-            let ahead = tree.map_or(0, |tree| tree.depths[*row]);
-            draws.extend(choices.draw(&batch.entries[*entry], ahead, changes));
+            let (depth, entry) = (tree.map_or(0, |tree| tree.depths[*row]), &batch.entries[*entry]);
+            let before = if entry.tokens.iter().any(|token| chosen_index(*token).is_some()) { unknown } else { 0 };
+            draws.extend(choices.draw(entry, depth + before, changes));
         }
         (draws, changes)
     }

@@ -2,11 +2,14 @@
 
 mod ahead;
 mod chooser;
+mod launched;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
 use chooser::{ChoicePlace, Chooser};
+use launched::Launched;
 
 use super::config::{LoadProgress, RankFactory, RanksConfig, Speculation};
 use super::input::{self, LogitRow};
@@ -45,6 +48,10 @@ pub(super) struct Worker<B: Backend> {
     vocabulary: usize,
     /// On rank 0, and with a draft model on every rank.
     chooser: Option<Chooser>,
+    /// Steps that the device has and whose tokens are not read.
+    launched: VecDeque<Launched>,
+    /// What each entry of the last step chose, of those whose tokens are read.
+    last: Vec<Option<u32>>,
 }
 
 /// What rank 0 has chosen so far, or why it cannot; nothing on the other ranks.
@@ -96,6 +103,8 @@ impl<B: Backend> Worker<B> {
             page_size,
             vocabulary,
             chooser,
+            launched: VecDeque::new(),
+            last: Vec::new(),
         };
         // Ranks load at their own pace; those that are done first must not wait for the others inside a pass.
         worker.communicator.meet()?;
@@ -105,6 +114,12 @@ impl<B: Backend> Worker<B> {
 
     /// One step. Rank 0 returns its output; the others have none.
     pub fn run(&mut self, batch: &Batch, agreement: &mut Agreement) -> Result<Option<StepOutput>, WorkerError> {
+        let output = self.compute(batch, agreement);
+        self.note(output.as_ref().ok().and_then(Option::as_ref));
+        output
+    }
+
+    fn compute(&mut self, batch: &Batch, agreement: &mut Agreement) -> Result<Option<StepOutput>, WorkerError> {
         // A failure of the choice must not keep rank 0 from the collectives that the other ranks are coming to.
         let mut chosen = self.chooser.as_mut().map(|chooser| chooser.begin(batch));
         if let Some(drafter) = &mut self.drafter {
@@ -126,6 +141,7 @@ impl<B: Backend> Worker<B> {
             return chosen.transpose().map_err(WorkerError::Step);
         }
         input::fill(batch, &trees, &mut self.input, &mut self.wanted);
+        self.resolve(batch)?;
         self.forward(batch, &mut trees, &mut chosen)?;
         let computed = Instant::now();
         if self.drafter.is_some() {
@@ -167,10 +183,10 @@ impl<B: Backend> Worker<B> {
         let phase = input::phase(batch);
         let first = self.wanted.len().min(self.decoder.logit_capacity());
         self.pass(PassKey { name: "target", phase, rows: self.input.rows(), logit_rows: first })?;
-        let place = self.chooser.as_ref().map_or(ChoicePlace::Host, |chooser| chooser.place(batch, B::MOST_CHANGES));
+        let place = self.chooser.as_ref().map_or(ChoicePlace::Host, |chooser| chooser.place(batch, B::MOST_CHANGES, 0));
         let device = first == self.wanted.len() && place != ChoicePlace::Host && matches!(chosen, Some(Ok(_)));
         if device {
-            self.draw(place, batch, trees)?;
+            self.draw(place, batch, trees, 0)?;
         }
         if chosen.is_some() {
             self.read_choices(if device { first } else { 0 }, trees)?;
@@ -212,9 +228,15 @@ impl<B: Backend> Worker<B> {
     }
 
     /// Has the device draw where the largest logits are not what is wanted.
-    fn draw(&mut self, place: ChoicePlace, batch: &Batch, trees: &[Option<DraftTree>]) -> Result<(), PassError> {
+    fn draw(
+        &mut self,
+        place: ChoicePlace,
+        batch: &Batch,
+        trees: &[Option<DraftTree>],
+        unknown: u32,
+    ) -> Result<(), PassError> {
         let Some(chooser) = self.chooser.as_mut().filter(|_| place == ChoicePlace::Device) else { return Ok(()) };
-        let (draws, changes) = chooser.draws(batch, trees, &self.wanted);
+        let (draws, changes) = chooser.draws(batch, trees, &self.wanted, unknown);
         let (logits, width) = (self.decoder.last_logits_mut(), self.vocabulary);
         Ok(self.backend.draw(DrawRows { logits, width, draws, changes, place: 0 })?)
     }
