@@ -98,11 +98,12 @@ pub trait Backend: Sized + 'static {
         Vec::new()
     }
     /// Runs a pass: everything in `body` depends on the host only through the uploaded step and `key`. A device that
-    /// records runs `body` the first time that it sees `key`, and replays what it recorded from then on.
+    /// records runs `body` the first time that it sees `key`, once for every way in which it may have to replay it, and
+    /// replays what it recorded from then on.
     fn pass<E: From<BackendError>>(
         &mut self,
         _key: PassKey,
-        body: impl FnOnce(&mut Self) -> Result<(), E>,
+        mut body: impl FnMut(&mut Self) -> Result<(), E>,
     ) -> Result<(), E> {
         body(self)
     }

@@ -59,11 +59,12 @@ impl<B: Backend> Communicator<B> {
         &mut self,
         backend: &mut B,
         key: PassKey,
-        body: impl FnOnce(&mut B, &mut Self) -> Result<(), PassError>,
+        mut body: impl FnMut(&mut B, &mut Self) -> Result<(), PassError>,
     ) -> Result<(), PassError> {
         let mut ran = false;
-        self.made.clear();
         backend.pass(key, |backend| {
+            // Every way of replaying a pass makes the same calls.
+            self.made.clear();
             ran = true;
             body(backend, self)
         })?;

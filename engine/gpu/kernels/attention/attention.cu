@@ -3,7 +3,7 @@
 // `attend_split` takes few rows and splits the context over warps and blocks; the block that finishes a row last puts
 // the parts together, in the order of the parts. `attend_whole` takes many rows, one tile of pairs per warp.
 #include "fresh.cuh"
-#include "joined.cuh"
+#include "near.cuh"
 #include "reduce.cuh"
 #include "tile.cuh"
 
@@ -340,37 +340,14 @@ __device__ __forceinline__ void meet_in_workspace(
     }
 }
 
-#if ARCHWAY_HAS_CLUSTERS
-// The same in the shared memory of a cluster. Every block of the cluster that has work comes here.
-__device__ __forceinline__ void meet_in_cluster(
-    const AttentionArguments& a, const StepSegment& segment, const AttentionItem& item, const Bundle& bundle,
-    const float* parts) {
-    meet_cluster();
-    if (is_joined(item)) {
-        u32 units = item.rows * bundle.count * (HEAD / 2);
-        for (u32 unit = item.part * WARPS * WARP + threadIdx.x; unit < units; unit += item.parts * WARPS * WARP) {
-            u32 index = unit / (HEAD / 2), dimension = unit % (HEAD / 2) * 2;
-            float2 value = join(item, parts + index * PART, dimension);
-            bf16* output = output_of(a, segment, Pair(bundle, item.first_row, item.rows, index));
-            store_output(output, dimension, a.width, value.x, value.y);
-        }
-    }
-    // Others may read this block's part until here.
-    meet_cluster();
-}
-#endif
-
-template <bool CLUSTERED>
-__device__ __forceinline__ void attend_few(const AttentionArguments& a) {
+extern "C" __global__ void __launch_bounds__(WARPS* WARP, 2) attend_split(AttentionArguments a) {
     let_next_start();
     Bundle bundle(a, blockIdx.y);
     // The step's arrays were written before the first kernel.
     if (blockIdx.x >= a.counts->split_items || bundle.count == 0) {
-        // One block of the grid must wait, so that the grid does. In clusters, blocks without work make room at once. Elsewhere
-        // they keep it: the product that follows would fill it, and its weights crowd out the pages that are waited for.
-        if (!CLUSTERED || blockIdx.x + blockIdx.y == 0) {
-            wait_for_previous();
-        }
+        // Blocks without work keep their room: the product that follows would fill it, and its weights crowd out the pages
+        // that are waited for.
+        wait_for_previous();
         return;
     }
     AttentionItem item = a.items[blockIdx.x];
@@ -383,35 +360,11 @@ __device__ __forceinline__ void attend_few(const AttentionArguments& a) {
     __syncthreads();
     u64 place = static_cast<u64>(item.place + item.part) * gridDim.y + blockIdx.y;
     float* parts = a.workspace + place * PAIRS * PART;
-#if ARCHWAY_HAS_CLUSTERS
-    if constexpr (CLUSTERED) {
-        // Behind the parts of the warps.
-        float* own = shared_parts + WARPS * PAIRS * PART;
-        bool joined = is_joined(item);
-        combine_and_store(a, segment, item, bundle, joined ? own : parts);
-        meet_in_cluster(a, segment, item, bundle, own);
-        if (item.parts > 1 && !joined) {
-            meet_in_workspace(a, segment, item, bundle);
-        }
-        return;
-    }
-#endif
     combine_and_store(a, segment, item, bundle, parts);
     if (item.parts > 1) {
         meet_in_workspace(a, segment, item, bundle);
     }
 }
-
-extern "C" __global__ void __launch_bounds__(WARPS* WARP, 2) attend_split(AttentionArguments a) {
-    attend_few<false>(a);
-}
-
-#if ARCHWAY_HAS_CLUSTERS
-extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(WARPS* WARP, 2)
-    attend_joined(AttentionArguments a) {
-    attend_few<true>(a);
-}
-#endif
 
 extern "C" __global__ void __launch_bounds__(WARPS* WARP, 2) attend_whole(AttentionArguments a) {
     let_next_start();
@@ -460,3 +413,21 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, 2) attend_whole(Attent
         }
     }
 }
+
+#if ARCHWAY_HAS_CLUSTERS && ARCHWAY_HEAD % 64 == 0 && ARCHWAY_HEAD <= 128
+// Three blocks: registers beside those of two blocks of the product in front.
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(NEAR_WARPS* WARP, 3)
+    attend_near_8(AttentionArguments a) {
+    attend_near<1, true>(a, shared_parts);
+}
+
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(NEAR_WARPS* WARP, 3)
+    attend_near_8_rows(AttentionArguments a) {
+    attend_near<1, false>(a, shared_parts);
+}
+
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(NEAR_WARPS* WARP, 2)
+    attend_near_16_rows(AttentionArguments a) {
+    attend_near<2, false>(a, shared_parts);
+}
+#endif

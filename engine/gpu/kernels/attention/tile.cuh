@@ -172,7 +172,7 @@ __device__ __forceinline__ u32 swizzled(u32 row, u32 dimension) {
     }
 }
 
-__device__ __forceinline__ void copy_async(bf16* to, const bf16* from, bool valid) {
+__device__ __forceinline__ void copy_async(void* to, const void* from, bool valid) {
     u32 address = static_cast<u32>(__cvta_generic_to_shared(to)), bytes = valid ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(bytes) : "memory");
 }

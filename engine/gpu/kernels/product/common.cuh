@@ -2,7 +2,11 @@
 #pragma once
 
 #include "matrix.cuh"
+#include "reduce.cuh"
 
+// The RMS norm between two products has no kernel of its own: `weight * (h * norm / root(h)) = (weight * (h * norm)) /
+// root(h)`. The product in front of it adds to the residual stream, gives `h * norm` and sums of squares of h; the product
+// behind it reads `h * norm` and multiplies its sums by the inverse root.
 struct ProductArguments {
     // `[outputs, columns]`; gated: `[2 * outputs, columns]`, gates first.
     const bf16* weight;
@@ -21,6 +25,18 @@ struct ProductArguments {
     u32 activation;
     // Of the streamed kernels: no two launches that may overlap have the same.
     u32 launch;
+    // Of the norm of the input.
+    float epsilon;
+    // `[count, outputs]`, or null: the product is added to it, and the output is the sum times `norm`, bf16 without gaps.
+    bf16* residual;
+    // `[outputs]`
+    const float* norm;
+    // `[count, outputs / SQUARES]`: of the sums, as rounded, every SQUARES neighbours' squares.
+    float* squares;
+    // The same of the rows that the input was made of, `[.., columns / SQUARES]`, or null where it is not to be scaled.
+    const float* input_squares;
+    // Which rows of those belong to the input's, or null for the first ones.
+    const u32* input_rows;
 };
 
 // Warps that cut the summed dimension among them, and their threads.
@@ -28,6 +44,40 @@ constexpr u32 WARPS = 8;
 constexpr u32 THREADS = WARPS * WARP;
 // Columns that a lane's 16 bytes of each of four places cover.
 constexpr u32 BLOCK = 32;
+// Neighbouring outputs whose squares are summed at once.
+constexpr u32 SQUARES = 16;
+
+// What a row's products are multiplied by, of `lane`s of a warp that all ask for the same row.
+__device__ __forceinline__ float norm_factor(const ProductArguments& a, u32 row) {
+    constexpr u32 AT_ONCE = 8;
+    u32 slots = a.columns / SQUARES;
+    const float* squares = a.input_squares + static_cast<u64>(a.input_rows != nullptr ? a.input_rows[row] : row) * slots;
+    float sum = 0.0f;
+    for (u32 first = threadIdx.x % WARP; first < slots; first += AT_ONCE * WARP) {
+        // All of them are on their way before the first is added.
+        float values[AT_ONCE];
+#pragma unroll
+        for (u32 i = 0; i < AT_ONCE; ++i) {
+            values[i] = first + i * WARP < slots ? squares[first + i * WARP] : 0.0f;
+        }
+#pragma unroll
+        for (u32 i = 0; i < AT_ONCE; ++i) {
+            sum += values[i];
+        }
+    }
+    return rsqrtf(warp_sum(sum) / static_cast<float>(a.columns) + a.epsilon);
+}
+
+// What is in the residual stream before a product is added, and the weight of the norm behind it.
+struct Before {
+    float residual = 0.0f;
+    float norm = 0.0f;
+
+    __device__ __forceinline__ void load(const ProductArguments& a, u32 input, u32 output) {
+        residual = to_float(a.residual[static_cast<u64>(input) * a.outputs + output]);
+        norm = a.norm[output];
+    }
+};
 
 // The sums of WARPS warps over a tile of ROWS rows of the weight and INPUTS rows of activations, in shared memory.
 template <u32 ROWS, u32 INPUTS, bool GATED>
@@ -78,24 +128,70 @@ struct Epilogue {
         return gate / (1.0f + __expf(-inner));
     }
 
-    static __device__ __forceinline__ void store(const ProductArguments& a, const float* shared, u32 tile) {
+    // What each row's products are multiplied by. To be done by the summing warps before they first meet.
+    static __device__ __forceinline__ void prepare(const ProductArguments& a, float (&factors)[INPUTS]) {
+        for (u32 row = threadIdx.x / WARP; row < INPUTS && row < a.count; row += WARPS) {
+            float factor = a.input_squares != nullptr ? norm_factor(a, row) : 1.0f;
+            if (threadIdx.x % WARP == 0) {
+                factors[row] = factor;
+            }
+        }
+    }
+
+    // Adds to the residual stream. The SQUARES threads of neighbouring outputs call this together.
+    static __device__ __forceinline__ void add(
+        const ProductArguments& a, u32 input, u32 output, const Before& before, float value) {
+        u64 at = static_cast<u64>(input) * a.outputs + output;
+        bf16 rounded = to_bf16(before.residual + value);
+        // What the next layer will read is what is normalised.
+        float sum = to_float(rounded), squares = sum * sum;
+        a.residual[at] = rounded;
+        static_cast<bf16*>(a.output)[at] = to_bf16(sum * before.norm);
+        u32 together = 0xffffu << (threadIdx.x % WARP / SQUARES * SQUARES);
+#pragma unroll
+        for (u32 distance = SQUARES / 2; distance > 0; distance /= 2) {
+            squares += __shfl_xor_sync(together, squares, distance);
+        }
+        if (output % SQUARES == 0) {
+            a.squares[at / SQUARES] = squares;
+        }
+    }
+
+    // The thread's output in a tile at its turn `index`; false where it has none.
+    static __device__ __forceinline__ bool place(
+        const ProductArguments& a, u32 tile, u32 index, u32& row, u32& input, u32& output) {
+        row = index % OUTPUTS;
+        input = index / OUTPUTS;
+        output = tile * OUTPUTS + row;
+        return output < a.outputs && input < a.count;
+    }
+
+    // `before` says what is in the residual stream at (input, output).
+    template <typename Find>
+    static __device__ __forceinline__ void store(
+        const ProductArguments& a, const float* shared, const float (&factors)[INPUTS], u32 tile, const Find& before) {
         u32 inputs_here = a.count < INPUTS ? a.count : INPUTS;
         for (u32 index = threadIdx.x; index < OUTPUTS * inputs_here; index += THREADS) {
-            u32 row = index % OUTPUTS, input = index / OUTPUTS, output = tile * OUTPUTS + row;
-            if (output >= a.outputs) {
+            u32 row, input, output;
+            if (!place(a, tile, index, row, input, output)) {
                 continue;
             }
             float value;
             if constexpr (GATED) {
                 u32 gate_row = row / 8 * 16 + row % 8;
-                float gate = total(shared, gate_row, input), up = total(shared, gate_row + 8, input);
+                float gate = total(shared, gate_row, input) * factors[input];
+                float up = total(shared, gate_row + 8, input) * factors[input];
                 if (a.bias != nullptr) {
                     gate += a.bias[output];
                     up += a.bias[output + a.outputs];
                 }
                 value = activate(a, gate) * up;
             } else {
-                value = total(shared, row, input) + (a.bias != nullptr ? a.bias[output] : 0.0f);
+                value = total(shared, row, input) * factors[input] + (a.bias != nullptr ? a.bias[output] : 0.0f);
+                if (a.residual != nullptr) {
+                    add(a, input, output, before(input, output), value);
+                    continue;
+                }
             }
             u64 to = static_cast<u64>(input) * a.stride + output;
             if (a.float_output) {

@@ -27,6 +27,7 @@ struct Product {
     static constexpr u32 ROWS = 16 * ROW_TILES;
     static constexpr u32 CHUNK = BLOCK * BLOCKS;
     using Tile = Epilogue<ROWS, 8 * INPUT_TILES, GATED>;
+    using Factors = float[8 * INPUT_TILES];
     static constexpr u32 INPUT_STAGES = AHEAD ? 2 : 1;
 
     const ProductArguments& a;
@@ -97,19 +98,23 @@ struct Product {
     }
 
     // What follows the products of a chunk: at the end of a tile, the sum over the warps.
-    __device__ __forceinline__ void finish(float* shared, const Cursor& at) {
+    __device__ __forceinline__ void finish(float* shared, const Factors& factors, const Cursor& at) {
         if (at.chunk + 1 < chunks) {
             return;
         }
         Tile::write(shared, sums);
         clear();
         __syncthreads();
-        Tile::store(a, shared, at.tile);
+        Tile::store(a, shared, factors, at.tile, [this](u32 input, u32 output) {
+            Before before;
+            before.load(a, input, output);
+            return before;
+        });
         __syncthreads();
     }
 
     template <u32 STAGE>
-    __device__ __forceinline__ void turn(float* shared, Cursor& work, Cursor& load, u32 ahead) {
+    __device__ __forceinline__ void turn(float* shared, const Factors& factors, Cursor& work, Cursor& load, u32 ahead) {
         if constexpr (!AHEAD) {
             load_stage_inputs(0, work);
         }
@@ -121,11 +126,11 @@ struct Product {
             }
             load.advance(chunks);
         }
-        finish(shared, work);
+        finish(shared, factors, work);
         work.advance(chunks);
     }
 
-    __device__ __forceinline__ void run(float* shared) {
+    __device__ __forceinline__ void run(float* shared, Factors& factors) {
         u32 tiles = ceiling_divide(a.outputs, Tile::OUTPUTS);
         u32 turns = blockIdx.x < tiles ? ceiling_divide(tiles - blockIdx.x, gridDim.x) * chunks : 0;
         Cursor work = {blockIdx.x, 0}, first = work, second = work;
@@ -145,13 +150,14 @@ struct Product {
                 load_stage_inputs(1, second);
             }
         }
+        Tile::prepare(a, factors);
         Cursor load = second;
         load.advance(chunks);
         for (u32 turn_index = 0; turn_index < turns; turn_index += 2) {
             u32 left = turns - turn_index;
-            turn<0>(shared, work, load, left > 2 ? 1 : 0);
+            turn<0>(shared, factors, work, load, left > 2 ? 1 : 0);
             if (left > 1) {
-                turn<1>(shared, work, load, left > 3 ? 1 : 0);
+                turn<1>(shared, factors, work, load, left > 3 ? 1 : 0);
             }
         }
     }
@@ -159,14 +165,19 @@ struct Product {
 
 extern __shared__ float shared_sums[];
 
+template <u32 INPUT_TILES, u32 ROW_TILES, u32 BLOCKS, bool AHEAD, bool GATED>
+__device__ __forceinline__ void direct(const ProductArguments& a) {
+    __shared__ float factors[8 * INPUT_TILES];
+    let_next_start();
+    Product<INPUT_TILES, ROW_TILES, BLOCKS, AHEAD, GATED>(a).run(shared_sums, factors);
+}
+
 #define DEFINE(NAME, INPUT_TILES, ROW_TILES, BLOCKS, AHEAD, PER_MULTIPROCESSOR)                                       \
     extern "C" __global__ void __launch_bounds__(THREADS, PER_MULTIPROCESSOR) product_##NAME(ProductArguments a) { \
-        let_next_start();                                                                                             \
-        Product<INPUT_TILES, ROW_TILES, BLOCKS, AHEAD, false>(a).run(shared_sums);                                    \
+        direct<INPUT_TILES, ROW_TILES, BLOCKS, AHEAD, false>(a);                                                      \
     }                                                                                                                 \
     extern "C" __global__ void __launch_bounds__(THREADS, PER_MULTIPROCESSOR) gated_##NAME(ProductArguments a) {   \
-        let_next_start();                                                                                             \
-        Product<INPUT_TILES, ROW_TILES, BLOCKS, AHEAD, true>(a).run(shared_sums);                                     \
+        direct<INPUT_TILES, ROW_TILES, BLOCKS, AHEAD, true>(a);                                                       \
     }
 
 DEFINE(8, 1, 1, 4, true, 2)

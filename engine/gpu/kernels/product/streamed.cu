@@ -58,10 +58,13 @@ struct Streamed {
     float* sums_of_warps;
     u64* full;
     u64* empty;
+    // The warps' sums have been read.
+    u64* summed;
     // Of each stage: the tile, or NONE behind the last.
     u32* tile_of;
     u32 chunks;
     u32 tiles;
+    float (&factors)[8 * INPUT_TILES];
 
     __device__ __forceinline__ u32 own_class() const {
         return blockIdx.x % CLASSES;
@@ -169,17 +172,30 @@ struct Streamed {
         }
     }
 
+    // A tile has no more outputs than there are threads.
+    __device__ __forceinline__ Before before_tile(u32 tile) const {
+        static_assert(Tile::OUTPUTS * 8 * INPUT_TILES <= THREADS, "a thread stores once");
+        Before before;
+        u32 row, input, output;
+        if (!GATED && a.residual != nullptr && Tile::place(a, tile, threadIdx.x, row, input, output)) {
+            before.load(a, input, output);
+        }
+        return before;
+    }
+
     __device__ __forceinline__ void consume() const {
-        u32 parity = 0;
+        u32 parity = 1;
         Turn turn;
         Vector16 inputs[BLOCKS][INPUT_TILES];
         load(inputs, first_chunk());
+        Tile::prepare(a, factors);
         for (;;) {
             barrier_wait(full + turn.place, turn.parity);
             u32 tile = tile_of[turn.place];
             if (tile == NONE) {
                 return;
             }
+            Before before = before_tile(tile);
             Sums sums[1][INPUT_TILES] = {}, odd[INPUT_TILES] = {};
             for (u32 done = 0, chunk = first_chunk(); done < chunks; ++done) {
                 barrier_wait(full + turn.place, turn.parity);
@@ -200,11 +216,15 @@ struct Streamed {
                     sums[0][input].values[i] += odd[input].values[i];
                 }
             }
-            float* shared = sums_of_warps + parity * Tile::FLOATS;
-            Tile::write(shared, sums);
-            consumers_meet();
-            Tile::store(a, shared, tile);
+            barrier_wait(summed, parity);
             parity ^= 1;
+            Tile::write(sums_of_warps, sums);
+            consumers_meet();
+            Tile::store(a, sums_of_warps, factors, tile, [&](u32, u32) { return before; });
+            __syncwarp();
+            if (threadIdx.x % WARP < ARRIVALS) {
+                barrier_arrive(summed);
+            }
         }
     }
 
@@ -214,6 +234,7 @@ struct Streamed {
                 barrier_init(full + place, 1);
                 barrier_init(empty + place, WARPS * ARRIVALS);
             }
+            barrier_init(summed, WARPS * ARRIVALS);
             asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         }
         __syncthreads();
@@ -235,11 +256,13 @@ __device__ __forceinline__ void streamed(const ProductArguments& a) {
     using Kernel = Streamed<INPUT_TILES, COLUMNS, STAGES, GATED>;
     __shared__ __align__(8) u64 full[STAGES];
     __shared__ __align__(8) u64 empty[STAGES];
+    __shared__ __align__(8) u64 summed;
     __shared__ u32 tile_of[STAGES];
+    __shared__ float factors[8 * INPUT_TILES];
     let_next_start();
     float* sums = reinterpret_cast<float*>(storage + STAGES * Kernel::STAGE_BYTES);
     u32 tiles = ceiling_divide(a.outputs, Kernel::Tile::OUTPUTS);
-    Kernel{a, storage, sums, full, empty, tile_of, ceiling_divide(a.columns, COLUMNS), tiles}.run();
+    Kernel{a, storage, sums, full, empty, &summed, tile_of, ceiling_divide(a.columns, COLUMNS), tiles, factors}.run();
 }
 
 #define DEFINE(NAME, INPUT_TILES, COLUMNS, STAGES, PER_MULTIPROCESSOR)                                             \
@@ -252,7 +275,8 @@ __device__ __forceinline__ void streamed(const ProductArguments& a) {
         streamed<INPUT_TILES, COLUMNS, STAGES, true>(a);                                                           \
     }
 
-DEFINE(8, 1, 1024, 3, 2)
-DEFINE(16, 2, 512, 5, 2)
+// Two blocks have memory on a multiprocessor. Registers are for three, so that a block of attention stands beside them.
+DEFINE(8, 1, 1024, 3, 3)
+DEFINE(16, 2, 512, 5, 3)
 
 #endif

@@ -7,9 +7,9 @@ use engine::weights::WeightType;
 
 use super::pending::{NormCall, NormInput, Pending, ProductCall, RotateCall};
 use super::types::{Cache, Element, Matrix, Run};
-use super::{Buffer, CudaBackend, SMALL_ROWS};
-use crate::device::Shape;
-use crate::kernels::{self, CachePlace, Format, Fresh, HeadNorm};
+use super::{Buffer, CudaBackend};
+use crate::device::{Reach, Shape};
+use crate::kernels::{self, CachePlace, Format, Fresh, HeadNorm, Near};
 use crate::step::AttentionGeometry;
 
 /// Rows of a step up to which attention rotates and appends them, where a sequence may have several: a warp makes all new
@@ -76,6 +76,7 @@ impl CudaBackend {
             stride: weight.rows,
             norm,
             add: false,
+            sum: None,
         }
     }
 
@@ -84,7 +85,7 @@ impl CudaBackend {
             return self.launch_stored(call.kind, &stored_arguments(call));
         }
         let stored = call.kind != WeightType::Bf16;
-        if !stored && call.rows <= SMALL_ROWS {
+        if call.is_small() {
             // SAFETY: buffers and weights live as long as the backend's stream; sizes are those of the call.
             return Ok(unsafe { kernels::product(&self.launcher, &self.kernels, &arguments(call)) }?);
         }
@@ -119,7 +120,7 @@ impl CudaBackend {
         call: &ProductCall,
         activate: &Activate<'_, Self>,
     ) -> Result<bool, BackendError> {
-        let fits = (call.is_stored() || call.kind == WeightType::Bf16 && call.rows <= SMALL_ROWS)
+        let fits = (call.is_stored() || call.is_small())
             && call.rows == activate.rows
             && call.output == activate.input.memory.pointer()
             && call.outputs == 2 * activate.width
@@ -168,7 +169,7 @@ impl CudaBackend {
         Ok(unsafe { kernels::embed(&self.launcher, &self.kernels, format(run.kind)?, &embed) }?)
     }
 
-    pub(super) fn launch_add_norm(&mut self, arguments: AddNorm<'_, Self>) -> Result<(), BackendError> {
+    pub(super) fn launch_add_norm(&mut self, arguments: &AddNorm<'_, Self>) -> Result<(), BackendError> {
         let AddNorm { addend, residual, weight, epsilon, output, rows } = arguments;
         let norm = kernels::Norm {
             input: addend.memory.pointer(),
@@ -176,8 +177,8 @@ impl CudaBackend {
             weight: weight.memory.pointer(),
             output: output.memory.pointer(),
             width: word(weight.length),
-            epsilon,
-            rows: word(rows),
+            epsilon: *epsilon,
+            rows: word(*rows),
         };
         // SAFETY: rows are as wide as the weight by the model's promise.
         Ok(unsafe { kernels::add_rms_norm(&self.launcher, &self.kernels, &norm) }?)
@@ -296,11 +297,18 @@ impl CudaBackend {
         if fresh.is_none() {
             self.launch_pending()?;
         }
+        if self.recording.is_some() && matches!(self.phase, Phase::Decode | Phase::Verify) {
+            self.attended.insert(step.id());
+        }
+        let near = match self.phase {
+            Phase::Decode => Some(Near::OneRow),
+            Phase::Verify => Some(Near::Rows),
+            Phase::Draft | Phase::Prefill => None,
+        };
         let attend = kernels::Attend {
             step: *step.addresses(),
             geometry: step.geometry,
             rows: word(rows),
-            longest: step.longest_context(),
             whole_items: word(step.whole_items()),
             source: source.memory.pointer(),
             query,
@@ -310,6 +318,7 @@ impl CudaBackend {
             output: output.memory.pointer(),
             space,
             fresh,
+            near: near.filter(|_| self.recording == Some(Reach::Near)),
         };
         // SAFETY: the step was filled with this geometry; the room was made for the largest step.
         Ok(unsafe { kernels::attend(&self.launcher, &self.kernels, &attend) }?)
@@ -323,7 +332,7 @@ impl CudaBackend {
             && call.cache.keys == attend.cache.keys(attend.layer)
             && (call.rows, call.query_heads) == (word(attend.rows), word(attend.groups.query_heads))
             && attend.step.whole_items() == 0
-            && (self.phase == Phase::Decode || attend.rows <= FRESH_ROWS);
+            && (self.phase == Phase::Decode || attend.rows <= FRESH_ROWS || self.is_near(&call, attend));
         if !same {
             return None;
         }
@@ -331,6 +340,13 @@ impl CudaBackend {
         let key_offset = call.query_heads * call.width;
         let value_offset = key_offset + call.cache.heads * call.width;
         Some(Fresh { angles: call.angles, norm: call.norm, key_offset, value_offset })
+    }
+
+    /// Whether attention of a pass that is being recorded reads pages into registers.
+    fn is_near(&self, call: &kernels::RotateAppend, attend: &Attend<'_, Self>) -> bool {
+        let group = word(attend.groups.group);
+        self.recording == Some(Reach::Near)
+            && self.kernels.attends_near_with(call.cache.padded, call.angles.pairs, group)
     }
 
     pub(super) fn launch_add(
@@ -424,8 +440,13 @@ fn arguments(call: &ProductCall) -> kernels::Product {
         count: word(call.rows),
         stride: word(call.stride),
         float_output: u32::from(call.wide),
-        activation: 0,
-        launch: 0,
+        epsilon: call.norm.map_or(0.0, |norm| norm.epsilon),
+        residual: call.sum.map_or(0, |sum| sum.residual),
+        norm: call.sum.map_or(0, |sum| sum.weight),
+        squares: call.sum.map_or(0, |sum| sum.squares),
+        input_squares: call.norm.map_or(0, |norm| norm.squares),
+        input_rows: call.norm.map_or(0, |norm| norm.rows),
+        ..kernels::Product::default()
     }
 }
 

@@ -1,23 +1,26 @@
 //! Norms that wait for the product that reads them.
 //!
-//! A norm is not launched where it stands: a product of few rows with weights in blocks takes it in
-//! ([`crate::kernels::QuantisedProduct::norm`]), and the normalised rows never go to memory. Anything else that reads
-//! them has the norm launched first; so has anything that is about to change what it reads. Inside a recorded pass, a
-//! norm that was taken in and that nothing else has read by then is left out.
+//! A norm is not launched where it stands: a product of few rows takes it in, and the normalised rows never go to memory.
+//! One with weights in blocks reads what the norm reads ([`crate::kernels::QuantisedProduct::norm`]). One with bf16 weights
+//! needs a product of the same kind in front of the norm, which has left the rows times the norm's weight in the norm's
+//! output, and sums of squares ([`crate::kernels::Product::input_squares`]). Anything else that reads the normalised rows
+//! has the norm launched first; so has anything that is about to change what it reads. Inside a recorded pass, a norm that
+//! was taken in and that nothing else has read by then is left out.
 
 use cudarc::driver::sys::CUdeviceptr;
-use engine::backend::BackendError;
+use engine::backend::{AddNorm, BackendError};
+use engine::weights::WeightType;
 
 use super::CudaBackend;
 use super::launch::word;
-use super::pending::{NormInput, Pending, ProductCall, takes_stored};
-use super::types::Matrix;
+use super::pending::{NormInput, Pending, ProductCall, Sum, takes_small, takes_stored};
+use super::types::{Matrix, Vector};
 use crate::kernels::{self, Gather};
 
 /// A norm that was asked for and not launched.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LazyNorm {
-    /// What products read instead of `output`: rows of `width`.
+    /// What products read instead of `output`: rows of `width`. With squares, `output` holds rows times the weight.
     pub norm: NormInput,
     pub width: usize,
     pub rows: usize,
@@ -29,6 +32,20 @@ pub(super) struct LazyNorm {
 }
 
 impl LazyNorm {
+    pub fn new(input: CUdeviceptr, weight: &Vector, epsilon: f32, output: CUdeviceptr, rows: usize) -> Self {
+        let norm = NormInput { input, weight: weight.pointer(), epsilon, rows: 0, squares: 0 };
+        Self { norm, width: weight.length(), rows, output, gather: None, taken: false }
+    }
+
+    /// What a product of this matrix reads, if it takes the norm in.
+    fn input_of(&self, weight: &Matrix, rows: usize) -> Option<NormInput> {
+        let all = |takes: fn(WeightType, usize) -> bool| weight.runs.iter().all(|run| takes(run.kind, rows));
+        let small = self.norm.squares != 0 && all(takes_small);
+        let scaled = NormInput { input: self.output, ..self.norm };
+        let stored = || all(takes_stored).then_some(NormInput { squares: 0, ..self.norm });
+        small.then_some(scaled).or_else(stored)
+    }
+
     fn reads(&self, address: CUdeviceptr) -> bool {
         self.norm.input == address || self.gather.is_some_and(|gather| gather.input == address)
     }
@@ -48,8 +65,8 @@ impl CudaBackend {
             self.launch_lazy(&|norm: &LazyNorm| norm.output == *address)?;
         }
         for address in writes {
-            self.lazy.retain(|norm| norm.output != *address);
             self.leave_or_launch(&|norm: &LazyNorm| norm.reads(*address))?;
+            self.lazy.retain(|norm| norm.output != *address);
         }
         Ok(())
     }
@@ -61,7 +78,7 @@ impl CudaBackend {
     }
 
     fn leave_or_launch(&mut self, which: &dyn Fn(&LazyNorm) -> bool) -> Result<(), BackendError> {
-        if self.recording {
+        if self.recording.is_some() {
             self.lazy.retain(|norm| !norm.taken || !which(norm));
         }
         self.launch_lazy(which)
@@ -83,9 +100,9 @@ impl CudaBackend {
         Ok(())
     }
 
-    /// A norm that was asked for: it waits where the model has weights in blocks, else it is launched.
+    /// A norm that was asked for: it waits where a product may take it in, else it is launched.
     pub(super) fn norm_later(&mut self, lazy: LazyNorm) -> Result<(), BackendError> {
-        if self.widest == 0 {
+        if self.widest == 0 && lazy.norm.squares == 0 {
             return self.launch_norm(&lazy);
         }
         self.lazy.push(lazy);
@@ -107,13 +124,13 @@ impl CudaBackend {
         [input, output]: [CUdeviceptr; 2],
         rows: usize,
     ) -> Option<NormInput> {
-        let all = weight.runs.iter().all(|run| takes_stored(run.kind, rows));
         let lazy = self.lazy.iter_mut().find(|lazy| lazy.output == input && lazy.width == weight.columns)?;
-        if !all || rows > lazy.rows || lazy.reads(output) {
+        if rows > lazy.rows || lazy.reads(output) {
             return None;
         }
+        let norm = lazy.input_of(weight, rows)?;
         lazy.taken = true;
-        Some(lazy.norm)
+        Some(norm)
     }
 
     /// A gather whose rows a product may take in with the norm that it picks them from; false where no norm waits.
@@ -130,26 +147,48 @@ impl CudaBackend {
             ..*parent
         };
         self.ready(&[], &[gather.output])?;
+        if lazy.norm.squares != 0 {
+            // SAFETY: the step's logit rows are rows of the input; the output has room for them.
+            unsafe { kernels::gather(&self.launcher, &self.kernels, &gather) }?;
+        }
         self.lazy.push(lazy);
         Ok(true)
     }
 
+    /// The sum with the residual stream and its norm: the product that waits adds where it can, and the norm waits.
+    pub(super) fn add_norm(&mut self, arguments: &AddNorm<'_, Self>) -> Result<(), BackendError> {
+        let AddNorm { addend, residual, weight, epsilon, output, rows } = arguments;
+        let (addend, residual) = (addend.memory.pointer(), residual.memory.pointer());
+        let mut lazy = LazyNorm::new(residual, weight, *epsilon, output.memory.pointer(), *rows);
+        let Some(call) = self.adding(addend, &lazy) else {
+            self.ready(&[addend, residual], &[lazy.output, residual])?;
+            return self.launch_add_norm(arguments);
+        };
+        self.pending = Pending::Nothing;
+        self.touch(&[], &[lazy.output, residual])?;
+        if let Some(sum) = call.sum {
+            // The squares that older norms have are about to be overwritten.
+            self.leave_or_launch(&|norm: &LazyNorm| norm.norm.squares != 0)?;
+            lazy.norm.squares = sum.squares;
+        }
+        self.launch_product(&call)?;
+        self.norm_later(lazy)
+    }
+
     /// The product that waits, made to add to the residual stream; nothing where it cannot.
-    pub(super) fn adding(
-        &self,
-        addend: CUdeviceptr,
-        residual: CUdeviceptr,
-        width: usize,
-        rows: usize,
-    ) -> Option<ProductCall> {
+    fn adding(&self, addend: CUdeviceptr, norm: &LazyNorm) -> Option<ProductCall> {
         let Pending::Product(call) = self.pending else { return None };
+        let LazyNorm { norm: NormInput { input: residual, weight, .. }, width, rows, output, .. } = *norm;
         let whole = call.output == addend && call.outputs == width && call.stride == width && call.rows == rows;
-        // A block of the product may not read what another one has added to already.
-        let apart = call.input != residual;
-        (whole && apart && !call.wide && call.is_stored()).then_some(ProductCall {
-            output: residual,
-            add: true,
-            ..call
-        })
+        // A block of the product may not read what another one has written already.
+        let apart = call.input != residual && call.input != output && call.norm.is_none_or(|norm| norm.squares == 0);
+        if !whole || !apart || call.wide {
+            return None;
+        }
+        if call.is_stored() {
+            return Some(ProductCall { output: residual, add: true, ..call });
+        }
+        let squares = self.squares_of(width, rows).filter(|_| call.is_small())?;
+        Some(ProductCall { output, sum: Some(Sum { residual, weight, squares }), ..call })
     }
 }

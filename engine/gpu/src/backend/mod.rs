@@ -7,6 +7,7 @@ mod group;
 mod launch;
 mod lazy;
 mod load;
+mod passes;
 mod pending;
 mod read;
 mod ready;
@@ -14,19 +15,22 @@ mod rooms;
 mod step;
 mod types;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use cudarc::driver::sys::CUdeviceptr;
 use engine::backend::*;
 use engine::plan::KernelTarget;
 use engine::types::Phase;
 
 use crate::collective::SharedGroup;
-use crate::device::{Allocation, Gpu, MemoryReport, Pinned, Products, Purpose, Recordings, Uploader};
+use crate::device::{Allocation, Gpu, MemoryReport, Pinned, Products, Purpose, Reach, Recordings, Uploader};
 use crate::kernels::{Launcher, PREFERRED_PRODUCT_ROWS};
-use crate::step::SPLIT_ROWS;
+use crate::step::NearPasses;
 use draws::DrawRoom;
 use lazy::LazyNorm;
-use pending::{NormCall, NormInput, Pending, RotateCall, adjacent};
+use passes::{bucket, most_recorded};
+use pending::{NormCall, Pending, RotateCall, adjacent};
 use read::Kept;
 use ready::Kernels;
 use rooms::{AttentionRoom, Choices, Marks};
@@ -36,12 +40,11 @@ pub(crate) use ready::collective_kernels;
 pub use step::Step;
 pub use types::{Absent, Buffer, Cache, Element, Matrix, Rope, Vector};
 
-/// Most rows of activations that our own products take; more go to cuBLASLt.
-const SMALL_ROWS: usize = PREFERRED_PRODUCT_ROWS as usize;
-/// Row counts of recorded decode passes; above them, every multiple of the last one.
-const RECORDED_ROWS: [usize; 9] = [1, 2, 4, 8, 16, 24, 32, 48, 64];
 /// Bytes of the buffer through which results come to the host.
 const READBACK: usize = 8 << 20;
+
+/// Most rows of activations that our own products take; more go to cuBLASLt.
+const SMALL_ROWS: usize = PREFERRED_PRODUCT_ROWS as usize;
 
 /// One rank on a GPU.
 pub struct CudaBackend {
@@ -61,12 +64,20 @@ pub struct CudaBackend {
     /// Elements of the largest matrix in blocks.
     widest: usize,
     attention: Option<AttentionRoom>,
+    /// Sums of squares that a product leaves for the one behind the norm.
+    squares: Option<Allocation>,
+    /// Elements of the longest vector; norms' weights are among them.
+    widest_norm: usize,
     /// Padded dimension of the widest cached head.
     widest_head: usize,
     pending: Pending,
     lazy: Vec<LazyNorm>,
-    /// A pass is being recorded.
-    recording: bool,
+    /// A pass is being recorded, for steps of this reach.
+    recording: Option<Reach>,
+    /// Which passes may attend each step's last input from registers.
+    near: BTreeMap<CUdeviceptr, NearPasses>,
+    /// Steps that recorded passes attend.
+    attended: BTreeSet<CUdeviceptr>,
     /// Of the pass that is under way, or of the last one.
     phase: Phase,
     note: Box<dyn Fn(MemoryReport)>,
@@ -104,10 +115,14 @@ impl CudaBackend {
             widened: None,
             widest: 0,
             attention: None,
+            squares: None,
+            widest_norm: 0,
             widest_head: 0,
             pending: Pending::Nothing,
             lazy: Vec::new(),
-            recording: false,
+            recording: None,
+            near: BTreeMap::new(),
+            attended: BTreeSet::new(),
             phase: Phase::Prefill,
             note,
             group: None,
@@ -131,15 +146,6 @@ impl CudaBackend {
         let memory = self.zeroed(elements * width, Purpose::Activations, "allocate_buffer")?;
         Ok(Buffer { memory, elements, element })
     }
-
-    /// Passes whose rows all do the same; drafting ones may go several rounds over them.
-    fn records(key: PassKey) -> bool {
-        let rounds = match key.phase {
-            Phase::Decode | Phase::Verify => key.rows == key.logit_rows,
-            Phase::Draft | Phase::Prefill => key.rows > 0 && key.logit_rows.is_multiple_of(key.rows),
-        };
-        rounds && (1..=most_recorded(key.phase)).contains(&key.rows)
-    }
 }
 
 impl Backend for CudaBackend {
@@ -161,6 +167,7 @@ impl Backend for CudaBackend {
     }
 
     fn load_vector(&mut self, values: &[f32]) -> Result<Vector, BackendError> {
+        self.widest_norm = self.widest_norm.max(values.len());
         Ok(Vector { memory: self.load_values(values, "load_vector")?, length: values.len() })
     }
 
@@ -217,6 +224,7 @@ impl Backend for CudaBackend {
         }
         // A step without rows is what passes are recorded on, of every size.
         let padded = if input.rows() == 0 { usize::MAX } else { bucket(input.rows()) };
+        self.near.insert(step.id(), step.geometry.near(input, padded));
         step.upload(&self.gpu.stream, input, padded)
     }
 
@@ -246,10 +254,10 @@ impl Backend for CudaBackend {
     fn pass<E: From<BackendError>>(
         &mut self,
         key: PassKey,
-        body: impl FnOnce(&mut Self) -> Result<(), E>,
+        mut body: impl FnMut(&mut Self) -> Result<(), E>,
     ) -> Result<(), E> {
         self.flush()?;
-        if self.recordings.replay(key)? {
+        if self.recordings.replay(key, self.reach(key.phase))? {
             self.count_replay();
             return Ok(());
         }
@@ -258,22 +266,7 @@ impl Backend for CudaBackend {
             body(self)?;
             return Ok(self.flush()?);
         }
-        self.recordings.begin(&self.gpu.stream)?;
-        self.recording = true;
-        let launched = body(self).and_then(|()| Ok(self.flush()?));
-        self.recording = false;
-        if launched.is_err() {
-            self.pending = Pending::Nothing;
-            self.lazy.clear();
-            Recordings::abandon(&self.gpu.stream);
-            return launched;
-        }
-        self.recordings.keep(&self.gpu.stream, key)?;
-        self.note_memory()?;
-        // Recording allocates, and a rank must not wait on the device for one that does.
-        self.meet()?;
-        self.recordings.replay(key)?;
-        Ok(self.settle("record")?)
+        self.reaches(key).iter().try_for_each(|reach| self.record(key, *reach, &mut body))
     }
 
     fn choose(&mut self, arguments: Choose<'_, Self>) -> Result<(), BackendError> {
@@ -323,8 +316,7 @@ impl Backend for CudaBackend {
         let Norm { input, weight, epsilon, output, rows } = arguments;
         let (input, output) = (input.memory.pointer(), output.memory.pointer());
         self.ready(&[input], &[output])?;
-        let norm = NormInput { input, weight: weight.memory.pointer(), epsilon, rows: 0 };
-        self.norm_later(LazyNorm { norm, width: weight.length, rows, output, gather: None, taken: false })
+        self.norm_later(LazyNorm::new(input, weight, epsilon, output, rows))
     }
 
     fn rms_norm_blocks(&mut self, arguments: NormBlocks<'_, Self>) -> Result<(), BackendError> {
@@ -344,19 +336,7 @@ impl Backend for CudaBackend {
     }
 
     fn add_rms_norm(&mut self, arguments: AddNorm<'_, Self>) -> Result<(), BackendError> {
-        let AddNorm { addend, residual, weight, epsilon, output, rows } = &arguments;
-        let (addend, residual) = (addend.memory.pointer(), residual.memory.pointer());
-        let output = output.memory.pointer();
-        if let Some(call) = self.adding(addend, residual, weight.length, *rows) {
-            self.pending = Pending::Nothing;
-            self.touch(&[], &[output, residual])?;
-            self.launch_product(&call)?;
-            let norm = NormInput { input: residual, weight: weight.memory.pointer(), epsilon: *epsilon, rows: 0 };
-            let (width, rows) = (weight.length, *rows);
-            return self.norm_later(LazyNorm { norm, width, rows, output, gather: None, taken: false });
-        }
-        self.ready(&[addend, residual], &[output, residual])?;
-        self.launch_add_norm(arguments)
+        self.add_norm(&arguments)
     }
 
     fn linear(&mut self, Product { weight, input, output, rows }: Product<'_, Self>) -> Result<(), BackendError> {
@@ -455,39 +435,9 @@ impl Backend for CudaBackend {
     }
 }
 
-/// The recorded row count for `rows`.
-fn bucket(rows: usize) -> usize {
-    let largest = RECORDED_ROWS[RECORDED_ROWS.len() - 1];
-    RECORDED_ROWS.into_iter().find(|bucket| *bucket >= rows).unwrap_or_else(|| rows.next_multiple_of(largest))
-}
-
-/// Most rows of a pass that is recorded. Above, launching costs nothing beside the work; and a recorded pass of several
-/// rows a sequence must have split all of them.
-fn most_recorded(phase: Phase) -> usize {
-    match phase {
-        Phase::Decode => step::FEW_ROWS,
-        Phase::Verify | Phase::Draft => SPLIT_ROWS,
-        Phase::Prefill => 0,
-    }
-}
-
 fn absent(operation: &'static str, what: &str) -> BackendError {
     BackendError::Device {
         operation,
         message: format!("the CUDA backend does not compute {what} yet; use --device cpu"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::bucket;
-
-    #[test]
-    fn buckets_hold_their_rows_and_little_more() {
-        for rows in 1..=1024 {
-            let bucket = bucket(rows);
-            assert!(bucket >= rows && bucket < 2 * rows.max(64), "{rows} rows in {bucket}");
-        }
-        assert_eq!([1, 3, 17, 64, 65].map(bucket), [1, 4, 24, 64, 128]);
     }
 }

@@ -1,7 +1,8 @@
 //! Operations that wait for the next one: two that follow each other in every layer become one launch.
 //!
 //! - a product, then the activation of all of its output: the gated product writes the activated columns alone;
-//! - a product with weights in blocks, then a sum of all of its output with the residual stream: the product adds to it;
+//! - a product, then a sum of all of its output with the residual stream: the product adds to it, and with bf16 weights
+//!   begins the norm that follows;
 //! - norms of query and key heads, rotation, append: one kernel reads the projected row once;
 //! - rotation and append as above, then attention of the same rows: attention does both.
 //!
@@ -12,19 +13,32 @@ use cudarc::driver::sys::CUdeviceptr;
 use engine::backend::Blocks;
 use engine::weights::WeightType;
 
+use super::SMALL_ROWS;
 use crate::kernels::{Angles, RotateAppend};
 
 /// Rows up to which a matrix in blocks is multiplied as it is stored; above, it is cheaper to convert it once.
 const STORED_ROWS: usize = 16;
 
-/// Rows that a product normalises itself.
+/// Rows that a product normalises itself: with weights in blocks by reading `input` and `weight`, with bf16 weights by
+/// multiplying its sums, where another product left `squares` and, as `input`, the rows times the weight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NormInput {
     pub input: CUdeviceptr,
     pub weight: CUdeviceptr,
     pub epsilon: f32,
-    /// Which rows of the input, as the step says; 0 for the first ones.
+    /// Which rows of the input, or of the squares, as the step says; 0 for the first ones.
     pub rows: CUdeviceptr,
+    /// 0 where no product left any.
+    pub squares: CUdeviceptr,
+}
+
+/// What a product adds to, and leaves for the products behind the norm of the sum.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sum {
+    pub residual: CUdeviceptr,
+    /// Of the norm.
+    pub weight: CUdeviceptr,
+    pub squares: CUdeviceptr,
 }
 
 /// A product of one run of rows, not launched yet.
@@ -49,6 +63,8 @@ pub(super) struct ProductCall {
     pub norm: Option<NormInput>,
     /// The product is added to the output.
     pub add: bool,
+    /// The product is added to a residual stream, and the output is the sum times a norm's weight.
+    pub sum: Option<Sum>,
 }
 
 impl ProductCall {
@@ -56,11 +72,21 @@ impl ProductCall {
     pub fn is_stored(&self) -> bool {
         takes_stored(self.kind, self.rows)
     }
+
+    /// The same for bf16 weights.
+    pub fn is_small(&self) -> bool {
+        takes_small(self.kind, self.rows)
+    }
 }
 
 /// Whether so many rows are multiplied with weights of this kind as they are stored in blocks.
 pub(super) fn takes_stored(kind: WeightType, rows: usize) -> bool {
     kind != WeightType::Bf16 && rows <= STORED_ROWS
+}
+
+/// Whether so many rows are multiplied with weights of this kind by our kernels for bf16.
+pub(super) fn takes_small(kind: WeightType, rows: usize) -> bool {
+    kind == WeightType::Bf16 && rows <= SMALL_ROWS
 }
 
 /// A norm over blocks in place.

@@ -4,10 +4,10 @@ use cudarc::driver::CudaEvent;
 use cudarc::driver::sys::{CUdeviceptr, CUevent_flags};
 use engine::backend::{AttentionHeads, BackendError, HeadGroups, StepLimits};
 
-use super::CudaBackend;
 use super::step::Step;
+use super::{CudaBackend, SMALL_ROWS};
 use crate::device::{Allocation, Gpu, Pinned, Purpose, backend_error};
-use crate::kernels::AttentionSpace;
+use crate::kernels::{AttentionSpace, SQUARES};
 use crate::step::AttentionGeometry;
 
 /// Where chosen tokens are, by place.
@@ -73,6 +73,11 @@ impl AttentionRoom {
     }
 }
 
+/// Bytes of the sums of squares of a row.
+fn squares_bytes(width: usize) -> usize {
+    width.div_ceil(SQUARES as usize) * size_of::<f32>()
+}
+
 impl CudaBackend {
     /// The step, and what operations on the largest one need. Layers and caches are there already.
     pub(super) fn make_step(
@@ -91,9 +96,26 @@ impl CudaBackend {
         if heads.is_some() {
             self.make_attention_room(&geometry, limits.rows)?;
         }
+        self.make_squares_room()?;
         let step = Step::new(&self.gpu, limits, geometry)?;
         self.note_memory()?;
         Ok(step)
+    }
+
+    /// Room for the widest norm of all models.
+    fn make_squares_room(&mut self) -> Result<(), BackendError> {
+        let bytes = SMALL_ROWS * squares_bytes(self.widest_norm);
+        if self.squares.as_ref().is_none_or(|room| room.bytes() < bytes) {
+            self.squares = Some(Allocation::new(&self.gpu.account, bytes, Purpose::Workspace, "norms")?);
+        }
+        Ok(())
+    }
+
+    /// Where a product of so many rows leaves sums of squares of sums that are `width` wide; none where there is no room.
+    pub(super) fn squares_of(&self, width: usize, rows: usize) -> Option<CUdeviceptr> {
+        let whole = width.is_multiple_of(SQUARES as usize);
+        let room = self.squares.as_ref().filter(|room| whole && rows * squares_bytes(width) <= room.bytes())?;
+        Some(room.pointer())
     }
 
     /// Room for the largest of all steps. Passes are recorded later, so it may still move.

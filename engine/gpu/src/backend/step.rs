@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cudarc::driver::sys::CUdeviceptr;
 use cudarc::driver::{CudaEvent, CudaStream};
 use engine::backend::{BackendError, StepInput, StepLimits};
 
@@ -43,13 +44,13 @@ impl Step {
         self.wide.as_ref().filter(|_| self.is_wide).unwrap_or(&self.close)
     }
 
-    pub(super) fn addresses(&self) -> &StepAddresses {
-        &self.place().addresses
+    /// What tells this step from others.
+    pub(super) fn id(&self) -> CUdeviceptr {
+        self.close.addresses.counts
     }
 
-    /// Positions that no sequence of a step exceeds.
-    pub(super) fn longest_context(&self) -> usize {
-        self.place().image.longest_context()
+    pub(super) fn addresses(&self) -> &StepAddresses {
+        &self.place().addresses
     }
 
     /// Work items of attention that does not split the context.

@@ -10,7 +10,7 @@ use engine::types::Phase;
 
 use super::rank::CudaRank;
 use crate::backend::CudaBackend;
-use crate::device::{Allocation, Purpose, Recordings};
+use crate::device::{Allocation, Purpose, Reach, Recordings};
 use crate::kernels::{Check, CheckStep, Element, check};
 use crate::measure::reference::{input, sum, tolerance};
 
@@ -125,11 +125,11 @@ impl Test<'_> {
             Recordings::abandon(&stream);
             return Err(failure);
         }
-        recordings.keep(&stream, key).map_err(said)?;
+        recordings.keep(&stream, key, Reach::Any).map_err(said)?;
         self.rank.shared.meet()?;
         for replay in 1..=REPLAYS {
             self.round += 1;
-            recordings.replay(key).map_err(said)?;
+            recordings.replay(key, Reach::Any).map_err(said)?;
             compare(self).map_err(|failure| format!("replay {replay}: {failure}"))?;
         }
         Ok(())

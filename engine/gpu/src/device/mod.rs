@@ -16,7 +16,7 @@ use crate::library::{Library, require};
 pub use error::{DeviceError, backend_error};
 pub use memory::{Account, Allocation, MemoryReport, Purpose};
 pub use products::{Products, Shape};
-pub use recording::Recordings;
+pub use recording::{Reach, Recordings};
 pub use staging::{Pinned, Uploader};
 
 /// Oldest driver that the bindings work with, as `cuDriverGetVersion` counts: CUDA 12.8, driver R570.

@@ -10,10 +10,19 @@ use engine::backend::{BackendError, PassKey};
 
 use super::error::backend_error;
 
+/// What steps a recorded pass may be replayed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reach {
+    /// All that the key says.
+    Any,
+    /// Those with short contexts.
+    Near,
+}
+
 /// Recorded passes. They are recorded before the first step, because recording allocates; afterwards they are replayed.
 #[derive(Default)]
 pub struct Recordings {
-    graphs: HashMap<PassKey, CudaGraph>,
+    graphs: HashMap<(PassKey, Reach), CudaGraph>,
     closed: bool,
     begun: Option<Instant>,
     spent: Duration,
@@ -25,13 +34,13 @@ impl Recordings {
         self.graphs.drain().for_each(|(_, graph)| std::mem::forget(graph));
     }
 
-    /// How many passes are recorded.
+    /// How many passes are recorded, each way of it.
     pub fn count(&self) -> usize {
         self.graphs.len()
     }
 
     pub fn has(&self, key: PassKey) -> bool {
-        self.graphs.contains_key(&key)
+        self.graphs.contains_key(&(key, Reach::Any))
     }
 
     /// Whether passes may still be recorded.
@@ -45,8 +54,9 @@ impl Recordings {
     }
 
     /// Replays the pass if it was recorded; false otherwise.
-    pub fn replay(&self, key: PassKey) -> Result<bool, BackendError> {
-        let Some(graph) = self.graphs.get(&key) else { return Ok(false) };
+    pub fn replay(&self, key: PassKey, reach: Reach) -> Result<bool, BackendError> {
+        let graph = self.graphs.get(&(key, reach)).or_else(|| self.graphs.get(&(key, Reach::Any)));
+        let Some(graph) = graph else { return Ok(false) };
         graph.launch().map_err(|error| backend_error("replay", error))?;
         Ok(true)
     }
@@ -64,13 +74,13 @@ impl Recordings {
     }
 
     /// Keeps what was recorded since [`Recordings::begin`] under `key`.
-    pub fn keep(&mut self, stream: &Arc<CudaStream>, key: PassKey) -> Result<(), BackendError> {
+    pub fn keep(&mut self, stream: &Arc<CudaStream>, key: PassKey, reach: Reach) -> Result<(), BackendError> {
         let failed = |error| backend_error("record", error);
         let graph = stream.end_capture(CUgraphInstantiate_flags(0)).map_err(failed)?;
         let message = "nothing was launched while the pass was recorded".to_owned();
         let graph = graph.ok_or(BackendError::Device { operation: "record", message })?;
         graph.upload().map_err(failed)?;
-        self.graphs.insert(key, graph);
+        self.graphs.insert((key, reach), graph);
         self.spent += self.begun.take().map_or(Duration::ZERO, |begun| begun.elapsed());
         Ok(())
     }

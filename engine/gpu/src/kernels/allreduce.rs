@@ -100,7 +100,9 @@ impl AllReduceKernels {
             let module = modules.iter().find(|(other, _)| other == unit).map(|(_, module)| module);
             module.expect("every unit that is asked for is listed")
         };
-        let kernel = |unit: &str, name: &'static str| module(unit).kernel(name, 0);
+        let kernel = |unit: &str, name: &'static str| -> Result<Kernel, KernelError> {
+            module(unit).kernel(name, 0)?.beside_streamed()
+        };
         let three = |unit: &str, [a, b, c]: [&'static str; 3]| -> Result<[Kernel; 3], KernelError> {
             Ok([kernel(unit, a)?, kernel(unit, b)?, kernel(unit, c)?])
         };

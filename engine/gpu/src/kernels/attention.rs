@@ -12,35 +12,80 @@ const WARPS: u32 = 4;
 /// Pairs of (row, query head) in a tile.
 const PAIRS: u32 = 16;
 
-/// Blocks of a cluster, and rows of a step up to which clusters put the parts of a context together: with more rows there
-/// are few parts of each. The first is the twin of `CLUSTER` in `kernels/attention/joined.cuh`.
+/// Blocks of a cluster: the twin of `CLUSTER` in `kernels/attention/near_room.cuh`.
 const CLUSTER: u32 = 8;
-const JOINED_ROWS: usize = 4;
-/// Positions up to which they do: beyond, the parts go through the workspace, and blocks that start eight at a time only
-/// lose time (`kernels/attention/README.md`).
-const JOINED_CONTEXT: usize = 1024;
-
-/// Whether clusters put parts together in steps of `rows` rows whose sequences have at most `longest` positions: decided when
-/// a pass is recorded, for every step that it may be replayed for.
-pub(crate) const fn is_joined(rows: usize, longest: usize) -> bool {
-    rows <= JOINED_ROWS && longest <= JOINED_CONTEXT
-}
 
 pub(super) struct AttentionKernels {
     split: Kernel,
-    /// The same in clusters; none where the target has none.
-    joined: Option<Kernel>,
+    /// None where the target has no clusters, or for these heads.
+    near: Option<NearKernels>,
     whole: Kernel,
 }
 
 impl AttentionKernels {
     pub fn load(module: &Module, head: u32) -> Result<Self, KernelError> {
         Ok(Self {
-            split: module.kernel("attend_split", shared(head))?,
-            joined: module.optional("attend_joined", shared(head))?,
+            split: module.kernel("attend_split", shared(head))?.beside_streamed()?,
+            near: NearKernels::load(module, head)?,
             whole: module.kernel("attend_whole", shared_whole(head))?,
         })
     }
+}
+
+/// For short contexts, with pages in registers.
+#[derive(Clone, Copy)]
+struct NearKernels {
+    /// Where every sequence has one row, in tiles of 8 pairs.
+    one: Kernel,
+    /// Several rows of a sequence, in tiles of 8 pairs and of 16.
+    rows: [Kernel; 2],
+}
+
+impl NearKernels {
+    fn load(module: &Module, head: u32) -> Result<Option<Self>, KernelError> {
+        let kernel = |name, pairs| {
+            let kernel = module.optional(name, near_shared(head, pairs, NEAR_ROWS as u32))?;
+            kernel.map(Kernel::beside_streamed).transpose()
+        };
+        let [one, few, many] = [
+            kernel("attend_near_8", NEAR_PAIRS)?,
+            kernel("attend_near_8_rows", NEAR_PAIRS)?,
+            kernel("attend_near_16_rows", PAIRS)?,
+        ];
+        Ok(one.zip(few).zip(many).map(|((one, few), many)| Self { one, rows: [few, many] }))
+    }
+}
+
+/// Longest context for which a pass is recorded that attends from registers: every warp of a cluster then has at most two
+/// pages.
+pub(crate) const NEAR_CONTEXT: usize = 1024;
+/// Most sequences of such a pass where each has one row, and most rows of one.
+pub(crate) const NEAR_SEQUENCES: usize = 4;
+pub(crate) const NEAR_ROWS: usize = 16;
+/// Pairs of a tile where so few are a row's.
+const NEAR_PAIRS: u32 = 8;
+
+/// Tiles of a pass beyond which they are of 16 pairs: more blocks than run together would come one after the other.
+const NEAR_TILES: usize = 4;
+
+/// Pairs of a tile in a pass over `rows` rows of sequences whose cached heads serve `group` query heads each.
+const fn near_pairs(group: usize, rows: usize) -> usize {
+    let few = NEAR_PAIRS as usize;
+    if group > few || group > 0 && rows.div_ceil(few / group) > NEAR_TILES { PAIRS as usize } else { few }
+}
+
+/// Rows of a tile of such a pass.
+pub(crate) const fn near_rows(group: usize, rows: usize) -> usize {
+    let pairs = near_pairs(group, rows);
+    if group == 0 || group > pairs { 1 } else { pairs / group }
+}
+
+/// Bytes that a block needs for the parts of its warps and of the cluster's blocks (sums, the largest score, the sum of
+/// weights), and before that for the angles of a sequence's rows: the twin of `NearRoom` and `NearAngles`.
+const fn near_shared(head: u32, pairs: u32, rows: u32) -> u32 {
+    let parts = (WARPS + 1) * pairs * head + (WARPS + CLUSTER) * pairs * 2;
+    let angles = rows * (head + 4);
+    (if parts > angles { parts } else { angles }) * size_of::<f32>() as u32
 }
 
 /// Floats that a pair's part takes: sums, the largest score, the sum of weights.
@@ -99,8 +144,6 @@ pub struct Attend {
     pub geometry: AttentionGeometry,
     /// Rows of the step, padding included: sizes the grid of the kernel that splits the context.
     pub rows: u32,
-    /// Positions that no sequence of any step with these arrays exceeds.
-    pub longest: usize,
     /// Blocks of the other one: what [`crate::step::StepImage::whole_items`] says, 0 where a graph is captured.
     pub whole_items: u32,
     /// `[rows, query.row]` bf16, queries in the columns of `query`.
@@ -115,6 +158,18 @@ pub struct Attend {
     pub space: AttentionSpace,
     /// Where the kernel that splits the context also rotates the step's rows and appends them; the other one does not.
     pub fresh: Option<Fresh>,
+    /// Contexts and rows are within [`NEAR_CONTEXT`], [`NEAR_SEQUENCES`] and [`NEAR_ROWS`], and what the cache holds of them was written before
+    /// this pass: the kernel reads it before it waits for the one in front.
+    pub near: Option<Near>,
+}
+
+/// What a step promises that is attended from registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Near {
+    /// Every sequence has one row.
+    OneRow,
+    /// All rows are of one sequence.
+    Rows,
 }
 
 /// The step's own rows before rotation: queries, keys and values of [`Attend::source`]. Keys in the source stay as they are.
@@ -203,6 +258,47 @@ impl Attend {
     }
 }
 
+/// Whether heads of `head` columns, of which `pairs` pairs are rotated, can be attended from registers.
+const fn is_laid_out(head: u32, pairs: u32, group: u32) -> bool {
+    2 * pairs == head && group <= PAIRS
+}
+
+impl KernelSet {
+    /// Whether some heads are attended from registers.
+    pub fn attends_near(&self) -> bool {
+        self.attention.iter().any(|(_, family)| family.near.is_some())
+    }
+
+    /// Whether these are: heads padded to `head` columns, of which `pairs` pairs are rotated, `group` to a cached head.
+    pub fn attends_near_with(&self, head: u32, pairs: u32, group: u32) -> bool {
+        let family = self.attention.iter().find(|(compiled, _)| *compiled == head);
+        is_laid_out(head, pairs, group) && family.is_some_and(|(_, family)| family.near.is_some())
+    }
+}
+
+impl Attend {
+    /// The kernel that attends from registers, and its launch, where the heads are laid out for it.
+    fn near(&self, family: &AttentionKernels) -> Option<(Kernel, Shape)> {
+        let (near, kernels, fresh) = (self.near?, family.near?, self.fresh?);
+        let (head, group) = (self.cache.padded, self.groups.group as u32);
+        if self.query.width as u32 != head || !is_laid_out(head, fresh.angles.pairs, group) || self.whole_items > 0 {
+            return None;
+        }
+        let rows = self.rows as usize;
+        let (kernel, tiles, pairs) = match near {
+            Near::OneRow => ([kernels.one, kernels.rows[1]][usize::from(group > NEAR_PAIRS)], self.rows, group),
+            Near::Rows => {
+                let (each, wide) =
+                    (near_rows(group as usize, rows), near_pairs(group as usize, rows) > NEAR_PAIRS as usize);
+                (kernels.rows[usize::from(wide)], rows.div_ceil(each) as u32, group * rows.min(each) as u32)
+            }
+        };
+        let grid = [CLUSTER * tiles, self.geometry.bundles() as u32];
+        let shape = Shape { grid, threads: WARPS * 32, shared: near_shared(head, pairs, self.rows) };
+        Some((kernel, shape))
+    }
+}
+
 /// # Safety
 /// As this module says; the step's arrays are those of an image filled with the same geometry.
 pub unsafe fn attend(launcher: &Launcher, kernels: &KernelSet, attend: &Attend) -> Result<(), KernelError> {
@@ -211,13 +307,15 @@ pub unsafe fn attend(launcher: &Launcher, kernels: &KernelSet, attend: &Attend) 
         let (what, why) = (format!("heads of {head}"), "the kernels were not compiled for them");
         return Err(KernelError::Shape { kernel: "attend", what, why });
     };
+    if let Some((kernel, shape)) = attend.near(family) {
+        // SAFETY: this function's contract; the argument is the kernel's.
+        return unsafe { launcher.launch(kernel, shape, &attend.arguments(attend.step.split_items)) };
+    }
     let bundles = attend.geometry.bundles() as u32;
-    let joined = family.joined.filter(|_| is_joined(attend.rows as usize, attend.longest));
     let items = attend.geometry.split_grid(attend.rows as usize) as u32;
-    let grid = [if joined.is_some() { items.next_multiple_of(CLUSTER) } else { items }, bundles];
-    let shape = Shape { grid, threads: WARPS * 32, shared: shared(head) };
+    let shape = Shape { grid: [items, bundles], threads: WARPS * 32, shared: shared(head) };
     // SAFETY: this function's contract; the argument is the kernel's.
-    unsafe { launcher.launch(joined.unwrap_or(family.split), shape, &attend.arguments(attend.step.split_items)) }?;
+    unsafe { launcher.launch(family.split, shape, &attend.arguments(attend.step.split_items)) }?;
     if attend.whole_items > 0 && attend.fresh.is_some() {
         let (what, why) =
             ("rows that are not appended yet".to_owned(), "only few rows of a sequence are appended here");

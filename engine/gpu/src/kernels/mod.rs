@@ -32,8 +32,8 @@ pub use allreduce::{
     AllReduceKernels, Check, CheckStep, Element, GroupView, NormOutput, Reduce, ReduceNorm, Shots, check, norm_space,
     reduce, reduce_norm, reduce_space,
 };
-pub(crate) use attention::is_joined;
-pub use attention::{Attend, AttentionSpace, Fresh, attend};
+pub use attention::{Attend, AttentionSpace, Fresh, Near, attend};
+pub(crate) use attention::{NEAR_CONTEXT, NEAR_ROWS, NEAR_SEQUENCES, near_rows};
 pub use copy::{Add, CopyColumns, Gather, Widen, add, copy_columns, gather, widen};
 pub use embedding::{Embed, embed};
 pub use format::Format;
@@ -41,7 +41,7 @@ pub use launch::{Kernel, Launcher};
 pub use logits::{LogitsChange, adjust_logits};
 pub use multimem::{BufferView, multimem};
 pub use norm::{Norm, NormBlocks, add_rms_norm, rms_norm, rms_norm_blocks};
-pub use product::{MOST_PRODUCT_ROWS, PREFERRED_PRODUCT_ROWS, Product, gated_product, product};
+pub use product::{MOST_PRODUCT_ROWS, PREFERRED_PRODUCT_ROWS, Product, SQUARES, gated_product, product};
 pub use quantised::{Dequantise, QuantisedProduct, dequantise, gate_word, quantised_product};
 pub use rope::{
     Angles, Append, CachePlace, HeadNorm, MoveRows, Rotate, RotateAppend, append, move_rows, rotate, rotate_append,

@@ -53,3 +53,20 @@ impl Module {
         Ok(Kernel { function, name })
     }
 }
+
+impl Kernel {
+    /// Has multiprocessors give blocks all the shared memory that they have, as streamed products want it: where two kernels
+    /// want it cut in other ways, blocks of one wait until all those of the other have ended.
+    pub fn beside_streamed(self) -> Result<Self, KernelError> {
+        let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+        // SAFETY: the function's module is never unloaded.
+        let set = unsafe { result::function::set_function_attribute(self.function, attribute, 100) };
+        let missing = |error: result::DriverError| KernelError::Missing {
+            unit: self.name.to_owned(),
+            kernel: self.name.to_owned(),
+            error: error.to_string(),
+        };
+        set.map_err(missing)?;
+        Ok(self)
+    }
+}

@@ -20,9 +20,9 @@ impl NormKernels {
     pub fn load(module: &Module) -> Result<Self, KernelError> {
         let shared = LARGEST_SHARED;
         Ok(Self {
-            rms_norm: module.kernel("rms_norm", shared)?,
-            add_rms_norm: module.kernel("add_rms_norm", shared)?,
-            rms_norm_blocks: module.kernel("rms_norm_blocks", 0)?,
+            rms_norm: module.kernel("rms_norm", shared)?.beside_streamed()?,
+            add_rms_norm: module.kernel("add_rms_norm", shared)?.beside_streamed()?,
+            rms_norm_blocks: module.kernel("rms_norm_blocks", 0)?.beside_streamed()?,
         })
     }
 }

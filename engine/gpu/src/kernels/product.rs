@@ -11,6 +11,9 @@ use super::{Kernel, KernelError, KernelSet, Launcher};
 /// Most rows of activations of these kernels; more go to the matrix library.
 pub const MOST_PRODUCT_ROWS: u32 = 64;
 
+/// Neighbouring elements of a row whose squares are summed at once: the twin of a constant in `kernels/product/common.cuh`.
+pub const SQUARES: u32 = 16;
+
 /// Up to this many rows these kernels are faster than the matrix library (H200, cuBLAS 13.1: `kernels/product/README.md`).
 pub const PREFERRED_PRODUCT_ROWS: u32 = 16;
 
@@ -41,7 +44,7 @@ impl Size {
     /// Weights go to shared memory, `stages` times `columns` columns of 16 rows, a warp more orders them.
     const fn streamed(plain: &'static str, gated: &'static str, inputs: u32, columns: u32, stages: u32) -> Self {
         let (rows, resident, threads) = (16, 2, (WARPS + 1) * 32);
-        let shared = stages * rows * 2 * columns + 2 * sums(inputs, rows);
+        let shared = stages * rows * 2 * columns + sums(inputs, rows);
         Self { plain, gated, inputs, rows, resident, threads, shared }
     }
 }
@@ -97,8 +100,8 @@ impl ProductKernels {
             if size.shared > shared_limit {
                 return Ok(None);
             }
-            let kernels = [size.plain, size.gated].map(|name| streamed.optional(name, size.shared));
-            let [plain, gated] = kernels;
+            let kernel = |name| streamed.optional(name, size.shared)?.map(Kernel::beside_streamed).transpose();
+            let [plain, gated] = [size.plain, size.gated].map(kernel);
             Ok(plain?.zip(gated?).map(|(plain, gated)| (*size, [plain, gated])))
         };
         let streamed = STREAMED.iter().filter_map(|size| optional(size).transpose()).collect::<Result<_, _>>()?;
@@ -117,8 +120,12 @@ impl ProductKernels {
 
 /// `output = input * weight^T + bias`. For [`gated_product`] the weight is `[2 * outputs, columns]`, gates first, and
 /// `output = activation(gates) * the others`.
+///
+/// An RMS norm between two products needs no kernel, because `W (h g / root) = (W (h g)) / root`: the first product adds to
+/// the residual stream `h` and gives `h g` and sums of squares of `h` (`residual`, `norm`, `squares`), the second one reads
+/// `h g` and divides by the root (`input_squares`, `epsilon`).
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Product {
     /// `[outputs, columns]` bf16.
     pub weight: u64,
@@ -139,6 +146,37 @@ pub struct Product {
     pub activation: u32,
     /// Set at the launch.
     pub launch: u32,
+    /// Of the norm of the input.
+    pub epsilon: f32,
+    /// `[count, outputs]` bf16, or 0: the product is added to it, and the output, bf16 with `stride = outputs`, is the sum
+    /// times `norm`. Outputs are then a multiple of [`SQUARES`]; not of [`gated_product`].
+    pub residual: u64,
+    /// `[outputs]` f32.
+    pub norm: u64,
+    /// `[count, outputs / SQUARES]` f32, written: sums of squares of neighbours in the residual stream.
+    pub squares: u64,
+    /// `[.., columns / SQUARES]` f32, or 0: what the product that made the input left as `squares`. The sums are multiplied
+    /// by the inverse root of their mean. Columns are then a multiple of [`SQUARES`].
+    pub input_squares: u64,
+    /// `[count]` u32: the row of `input_squares` that belongs to each row of the input; 0 for the first ones.
+    pub input_rows: u64,
+}
+
+impl Product {
+    /// Errors: a norm in front of or behind it that the kernels cannot take.
+    fn check_norms(&self, gated: usize) -> Result<(), KernelError> {
+        let plain = gated == 0 && self.float_output == 0 && self.stride == self.outputs;
+        if self.residual != 0 && !(plain && self.outputs.is_multiple_of(SQUARES)) {
+            let what = format!("{} outputs, {} from row to row", self.outputs, self.stride);
+            let why = "sums with the residual stream are plain rows of a multiple of 16 in bf16";
+            return Err(KernelError::Shape { kernel: "product", what, why });
+        }
+        if self.input_squares != 0 && !self.columns.is_multiple_of(SQUARES) {
+            let (what, why) = (format!("{} columns", self.columns), "the norm of the input takes a multiple of 16");
+            return Err(KernelError::Shape { kernel: "product", what, why });
+        }
+        Ok(())
+    }
 }
 
 /// # Safety
@@ -166,6 +204,7 @@ pub unsafe fn gated_product(
 
 unsafe fn launch(launcher: &Launcher, kernels: &KernelSet, product: &Product, gated: usize) -> Result<(), KernelError> {
     KernelError::unless_pieces("product", "columns", product.columns)?;
+    product.check_norms(gated)?;
     if product.count == 0 || product.outputs == 0 {
         return Ok(());
     }

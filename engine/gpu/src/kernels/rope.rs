@@ -19,9 +19,9 @@ pub(super) struct RopeKernels {
 impl RopeKernels {
     pub fn load(module: &Module) -> Result<Self, KernelError> {
         Ok(Self {
-            rotate: module.kernel("rotate", 0)?,
-            append: module.kernel("append", 0)?,
-            rotate_append: module.kernel("rotate_append", 0)?,
+            rotate: module.kernel("rotate", 0)?.beside_streamed()?,
+            append: module.kernel("append", 0)?.beside_streamed()?,
+            rotate_append: module.kernel("rotate_append", 0)?.beside_streamed()?,
             move_rows: module.kernel("move_rows", 0)?,
         })
     }

@@ -3,7 +3,7 @@
 use engine::backend::{HeadGroups, StepInput};
 
 use super::{AttentionItem, PAGE};
-use crate::kernels::is_joined;
+use crate::kernels::{NEAR_CONTEXT, NEAR_ROWS, NEAR_SEQUENCES, near_rows};
 
 /// Pairs of (row, query head) in a tile of the tensor cores.
 const PAIRS: usize = 16;
@@ -15,14 +15,23 @@ const SHORTEST_PART: usize = WARPS * PAGE;
 pub const SPLIT_ROWS: usize = 64;
 /// Tiles of a segment up to which its context is split; from there on there are rows enough to fill the device.
 const SPLIT_TILES: usize = 4;
-/// Parts that a cluster of blocks puts together.
-const JOINED_PARTS: usize = 8;
 /// Blocks per multiprocessor that keep the memory busy.
 const BLOCKS_EACH: usize = 2;
+
+/// The passes that may attend a step from registers, because their grids have a block for each of its tiles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NearPasses {
+    /// Those in which every sequence has one row.
+    pub one_row: bool,
+    /// Those over several rows of a sequence.
+    pub rows: bool,
+}
 
 /// What the cutting depends on besides the step: heads and device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttentionGeometry {
+    /// Query heads that share a cached head.
+    group: usize,
     /// Rows that share a tile.
     tile_rows: usize,
     /// Blocks that one work item stands for: bundles of query heads that share a cached head.
@@ -38,6 +47,7 @@ impl AttentionGeometry {
         let bundles_per_head = groups.group.div_ceil(PAIRS);
         let bundles = cached_heads * bundles_per_head;
         Self {
+            group: groups.group,
             tile_rows: PAIRS / groups.group.clamp(1, PAIRS),
             bundles,
             bundles_per_head,
@@ -60,9 +70,20 @@ impl AttentionGeometry {
         rows + self.extra_items
     }
 
-    /// Cuts the step: items of the kernel that splits the context, then of the one that does not. No sequence of any step that
-    /// the same passes may run has more than `longest` positions.
-    pub fn cut(&self, input: &StepInput, longest: usize, [split, whole]: [&mut Vec<AttentionItem>; 2]) {
+    /// Which passes of `padded` rows may attend this step from registers.
+    pub fn near(&self, input: &StepInput, padded: usize) -> NearPasses {
+        let segments = &input.segments;
+        let short = segments.iter().all(|segment| segment.start + segment.rows <= NEAR_CONTEXT);
+        let each = near_rows(self.group, padded);
+        let tiles: usize = segments.iter().map(|segment| segment.rows.div_ceil(each)).sum();
+        NearPasses {
+            one_row: short && segments.len() <= NEAR_SEQUENCES && segments.iter().all(|segment| segment.rows == 1),
+            rows: short && padded <= NEAR_ROWS && tiles <= padded.div_ceil(each),
+        }
+    }
+
+    /// Cuts the step: items of the kernel that splits the context, then of the one that does not.
+    pub fn cut(&self, input: &StepInput, [split, whole]: [&mut Vec<AttentionItem>; 2]) {
         split.clear();
         whole.clear();
         let tiles = |rows: usize| rows.div_ceil(self.tile_rows);
@@ -76,7 +97,6 @@ impl AttentionGeometry {
             .sum();
         // Parts this long make at most `extra_items` more items than there are tiles.
         let part = positions.div_ceil(self.extra_items).next_multiple_of(SHORTEST_PART).max(SHORTEST_PART);
-        let part = part.max(if is_joined(input.rows(), longest) { joined_part(input) } else { 0 });
         for (index, segment) in input.segments.iter().enumerate() {
             let (rows_each, items) =
                 if few(segment.rows) { (self.tile_rows, &mut *split) } else { (WARPS * self.tile_rows, &mut *whole) };
@@ -90,12 +110,6 @@ impl AttentionGeometry {
             }
         }
     }
-}
-
-/// Length of parts that one cluster puts together.
-fn joined_part(input: &StepInput) -> usize {
-    let longest = input.segments.iter().map(|segment| segment.start + segment.rows).max().unwrap_or(0);
-    longest.div_ceil(JOINED_PARTS).next_multiple_of(PAGE)
 }
 
 /// The parts of one tile.
@@ -125,20 +139,43 @@ mod tests {
         Segment { first_row: 0, rows, start, pages: 0..0, tree }
     }
 
+    #[test]
+    fn passes_attend_from_registers_where_their_grid_has_every_tile() {
+        let near = |segments: &[(usize, usize)], group: usize, padded: usize| {
+            let geometry = AttentionGeometry::new(&HeadGroups { query_heads: 8 * group, group, offset: 0 }, 8, 132);
+            let mut input = StepInput::default();
+            input.segments.extend(segments.iter().map(|(rows, start)| segment(*rows, *start, false)));
+            let NearPasses { one_row, rows } = geometry.near(&input, padded);
+            (one_row, rows)
+        };
+        assert_eq!(near(&[(1, 1023)], 4, 1), (true, true), "the last position within reach");
+        assert_eq!(near(&[(1, 1024)], 4, 1), (false, false), "one beyond");
+        assert_eq!(near(&[(1, 9); 4], 4, 4), (true, false), "two tiles of two rows have no room for four sequences");
+        assert_eq!(
+            near(&[(1, 9); 5], 4, 8),
+            (false, false),
+            "more sequences than passes of single rows are recorded for"
+        );
+        assert_eq!(near(&[(4, 500), (4, 9)], 4, 8), (false, true));
+        assert_eq!(near(&[(3, 500), (5, 9)], 4, 8), (false, false), "five tiles of two rows, and a grid of four");
+        assert_eq!(near(&[(16, 500)], 4, 16), (false, true));
+        assert_eq!(near(&[(17, 500)], 4, 24), (false, false));
+        assert_eq!(near(&[(5, 500)], 16, 8), (false, true), "a row a tile");
+    }
+
     proptest! {
         #[test]
         fn every_row_meets_every_position_that_it_may_see_once(
             segments in proptest::collection::vec((1usize..70, 0usize..3000, any::<bool>()), 1..12),
             group in 1usize..40,
             cached_heads in 1usize..9,
-            longest in prop_oneof![Just(1024usize), Just(1 << 20)],
         ) {
             let groups = HeadGroups { query_heads: group * cached_heads, group, offset: 0 };
             let geometry = AttentionGeometry::new(&groups, cached_heads, 132);
             let mut input = StepInput::default();
             input.segments.extend(segments.iter().map(|(rows, start, tree)| segment(*rows, *start, *tree)));
             let (mut split, mut whole) = (Vec::new(), Vec::new());
-            geometry.cut(&input, longest, [&mut split, &mut whole]);
+            geometry.cut(&input, [&mut split, &mut whole]);
             let rows: usize = segments.iter().map(|(rows, ..)| rows).sum();
             prop_assert!(split.len() <= geometry.split_grid(rows), "{} items for {rows} rows", split.len());
             prop_assert!(whole.len() <= rows);

@@ -34,11 +34,6 @@ impl StepImage {
         &self.words[..self.used]
     }
 
-    /// Positions that no sequence of a step exceeds that fits.
-    pub fn longest_context(&self) -> usize {
-        self.layout.capacity.pages * PAGE
-    }
-
     /// Work items of `attend_whole`: its blocks in x. Steps that are captured have none.
     pub fn whole_items(&self) -> usize {
         self.whole.len()
@@ -49,8 +44,7 @@ impl StepImage {
         self.check(input, padded_rows)?;
         let layout = self.layout;
         let rows = padded_rows.max(input.rows());
-        let longest = self.longest_context();
-        self.geometry.cut(input, longest, [&mut self.split, &mut self.whole]);
+        self.geometry.cut(input, [&mut self.split, &mut self.whole]);
         for (at, values) in [(layout.tokens, &input.tokens), (layout.positions, &input.positions)] {
             self.write_padded(at, values, rows, 0);
         }

@@ -7,7 +7,7 @@ mod attention;
 mod image;
 mod layout;
 
-pub use attention::{AttentionGeometry, SPLIT_ROWS};
+pub use attention::{AttentionGeometry, NearPasses, SPLIT_ROWS};
 pub use image::StepImage;
 pub use layout::{StepAddresses, StepCapacity, StepLayout};
 

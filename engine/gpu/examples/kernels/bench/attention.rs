@@ -1,7 +1,7 @@
 //! Attention at the shapes of Llama-3.1-8B and, with rotation and append, SmolLM2-135M.
 
 use engine::backend::{Blocks, HeadGroups, Segment, StepInput, StepLimits};
-use engine_gpu::kernels::{self, Angles, Attend, AttentionSpace, CachePlace, Fresh, HeadNorm};
+use engine_gpu::kernels::{self, Angles, Attend, AttentionSpace, CachePlace, Fresh, HeadNorm, Near};
 use engine_gpu::step::{AttentionGeometry, PAGE, StepCapacity, StepImage, StepLayout};
 
 use super::{Peak, time};
@@ -91,13 +91,14 @@ fn one(
         key_offset: (queries * width) as u32,
         value_offset: ((queries + cached) * width) as u32,
     });
+    let passes = geometry.near(&step, total_rows);
+    let near = if passes.one_row { Some(Near::OneRow) } else { passes.rows.then_some(Near::Rows) };
     let microseconds = time(rig, LAYERS, |layer| {
         let (keys, values) = &caches[layer];
         let attend = Attend {
             step: layout.addresses(device_step.address),
             geometry,
             rows: total_rows as u32,
-            longest: context + rows,
             whole_items: image.whole_items() as u32,
             source: source.address,
             query: Blocks { row, offset: 0, count: queries, stride: width, width },
@@ -112,6 +113,7 @@ fn one(
             output: output.address,
             space: AttentionSpace { workspace: workspace.address, arrivals: arrivals.address },
             fresh,
+            near: near.filter(|_| fresh.is_some()),
         };
         // SAFETY: the buffers above are as large as the arguments say.
         launched(unsafe { kernels::attend(&rig.launcher, &rig.kernels, &attend) })

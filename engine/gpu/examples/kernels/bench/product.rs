@@ -62,8 +62,7 @@ pub fn run(rig: &mut Rig, peak: Peak) -> Result<(), Failure> {
                 count,
                 stride: shape.outputs as u32,
                 float_output: 0,
-                activation: 0,
-                launch: 0,
+                ..Product::default()
             };
             let microseconds = time(rig, copies.max(16), |index| {
                 let product = product(index % copies);

@@ -173,7 +173,6 @@ fn compare(
             step: uploaded.layout.addresses(uploaded.memory.address),
             geometry,
             rows: rows as u32,
-            longest: uploaded.image.longest_context(),
             whole_items: uploaded.image.whole_items() as u32,
             source: device_source.address,
             query: heads.blocks(0, heads.query),
@@ -183,6 +182,7 @@ fn compare(
             output: output.address,
             space: AttentionSpace { workspace: workspace.address, arrivals: arrivals.address },
             fresh: None,
+            near: None,
         };
         let mut expected = vec![0.0; input.rows() * heads.query * heads.width];
         let attention = Attention {

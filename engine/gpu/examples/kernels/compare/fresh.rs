@@ -1,7 +1,7 @@
 //! Attention that rotates and appends the step's own rows, against the kernels that do it one after the other, which
 //! are compared with the CPU elsewhere: the same bits in the output and in the cache.
 
-use engine_gpu::kernels::{self, Angles, Attend, AttentionSpace, CachePlace, Fresh, HeadNorm, RotateAppend};
+use engine_gpu::kernels::{self, Angles, Attend, AttentionSpace, CachePlace, Fresh, HeadNorm, Near, RotateAppend};
 use engine_gpu::step::{AttentionGeometry, PAGE};
 use half::bf16;
 
@@ -11,6 +11,8 @@ use crate::rig::{Failure, Memory, Rig, launched};
 
 const EPSILON: f32 = 1e-6;
 const POSITIONS: usize = 6000;
+/// One rounding to bf16 in a few of the elements.
+const ORDER: f64 = 3e-3;
 
 /// What is rotated, and how.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +23,7 @@ struct Turn {
 }
 
 pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
-    let steps: [&[Sequence]; 8] = [
+    let steps: [&[Sequence]; 15] = [
         &[(1, 600, false), (1, 300, false)],
         &[(2, 300, true)],
         &[(1, 0, false)],
@@ -30,6 +32,13 @@ pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
         &[(1, 5000, false)],
         &[(4, 700, true), (3, 30, true), (3, 62, false)],
         &[(4, 60, true), (2, 14, false)],
+        &[(1, 512, false)],
+        &[(1, 1023, false)],
+        &[(4, 513, false)],
+        &[(4, 1000, true)],
+        &[(16, 500, false)],
+        &[(8, 250, true)],
+        &[(16, 0, false)],
     ];
     let small = rig.small;
     for (which, heads) in SHAPES.into_iter().enumerate() {
@@ -133,13 +142,30 @@ fn compare(
     let elements = step.rows() * heads.query * heads.width;
     let (apart, fused) = (Side::new(rig, &source, cache, elements)?, Side::new(rig, &source, cache, elements)?);
     rotate_append(rig, heads, &fresh, &apart, &uploaded, step.rows())?;
-    attend(rig, heads, &geometry, None, &apart, &uploaded, step.rows())?;
-    attend(rig, heads, &geometry, Some(fresh), &fused, &uploaded, step.rows())?;
+    attend(rig, heads, &geometry, (None, None), &apart, &uploaded, step.rows())?;
+    attend(rig, heads, &geometry, (Some(fresh), None), &fused, &uploaded, step.rows())?;
     let (apart, fused) = (apart.read()?, fused.read()?);
     for (which, name) in ["fresh output", "fresh keys", "fresh values"].into_iter().enumerate() {
         report.equal(name, &format!("{heads:?} {turn:?} {sequences:?}"), &fused[which], &apart[which]);
     }
+    // The two rows of padding are part of what is launched.
+    let passes = geometry.near(&step, step.rows() + 2);
+    for near in [passes.one_row.then_some(Near::OneRow), passes.rows.then_some(Near::Rows)].into_iter().flatten() {
+        let side = Side::new(rig, &source, cache, elements)?;
+        attend(rig, heads, &geometry, (Some(fresh), Some(near)), &side, &uploaded, step.rows())?;
+        let side = side.read()?;
+        let case = format!("{near:?} {heads:?} {turn:?} {sequences:?}");
+        // Norms and weighted sums are added up in another order.
+        for (which, name) in ["near output", "near keys"].into_iter().enumerate() {
+            report.near(name, &case, &values(&side[which]), &values(&apart[which]), ORDER);
+        }
+        report.equal("near values", &case, &side[2], &apart[2]);
+    }
     Ok(())
+}
+
+fn values(bits: &[u16]) -> Vec<f32> {
+    bits.iter().map(|bits| bf16::from_bits(*bits).to_f32()).collect()
 }
 
 fn rotate_append(
@@ -171,7 +197,7 @@ fn attend(
     rig: &Rig,
     heads: Heads,
     geometry: &AttentionGeometry,
-    fresh: Option<Fresh>,
+    (fresh, near): (Option<Fresh>, Option<Near>),
     side: &Side,
     step: &Uploaded,
     rows: usize,
@@ -183,7 +209,6 @@ fn attend(
         step: step.layout.addresses(step.memory.address),
         geometry: *geometry,
         rows: rows as u32 + 2,
-        longest: step.image.longest_context(),
         whole_items: 0,
         source: side.source.address,
         query: heads.blocks(0, heads.query),
@@ -193,6 +218,7 @@ fn attend(
         output: side.output.address,
         space: AttentionSpace { workspace: workspace.address, arrivals: arrivals.address },
         fresh,
+        near,
     };
     // SAFETY: the buffers above are as large as the arguments say, and live until the device is done.
     launched(unsafe { kernels::attend(&rig.launcher, &rig.kernels, &attend) })?;

@@ -40,9 +40,7 @@ pub fn gated(
                 columns: columns as u32,
                 count: count as u32,
                 stride: outputs as u32,
-                float_output: 0,
-                activation: 0,
-                launch: 0,
+                ..Product::default()
             };
             // SAFETY: the buffers above are as large as the arguments say.
             launched(unsafe { kernels::gated_product(&rig.launcher, &rig.kernels, activation, &product) })?;

@@ -2,6 +2,7 @@
 //! before the launch.
 
 mod attention;
+mod chain;
 mod fresh;
 mod fused;
 mod gated;
@@ -96,13 +97,14 @@ impl Report {
 type Part = fn(&mut Rig, &mut Report) -> Result<(), Failure>;
 
 /// Parts by name; the last say themselves what is which process's share, the first are one group of cases each.
-const PARTS: [(&str, Part); 10] = [
+const PARTS: [(&str, Part); 11] = [
     ("rows", rows::run),
     ("norm", norm::run),
     ("rope", rope::run),
     ("logits", logits::run),
     ("product", product::run),
     ("streamed", product::streamed),
+    ("chain", chain::run),
     ("fused", fused::run),
     ("attention", attention::run),
     ("fresh", fresh::run),
@@ -141,11 +143,17 @@ impl Choice {
         }
         Ok(choice)
     }
+
+    /// Head dimensions whose kernels these parts need: attention's alone take long to compile.
+    fn heads(&self) -> &'static [u32] {
+        let attention = self.parts.iter().any(|(name, _)| ["attention", "fresh"].contains(name));
+        if attention { &HEADS } else { &HEADS[..1] }
+    }
 }
 
 /// True if all is well.
 pub fn run(choice: &Choice) -> Result<bool, Failure> {
-    let mut rig = Rig::open(!choice.serial, &HEADS)?;
+    let mut rig = Rig::open(!choice.serial, choice.heads())?;
     (rig.small, rig.share) = (choice.small, choice.share);
     let begun = std::time::Instant::now();
     let mut report = Report::default();

@@ -66,9 +66,14 @@ pub fn streamed(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
 
 /// `input * weight^T + bias` on the CPU.
 pub fn expected(compute: &Compute, weight: &TensorView<'_>, input: &[bf16], bias: Option<&[f32]>) -> Vec<f32> {
+    linear(compute, weight, &floats(input), bias)
+}
+
+/// The same of inputs that no rounding has met.
+pub fn linear(compute: &Compute, weight: &TensorView<'_>, input: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
     let packed = QuantMatrix::pack(&MatrixPart::whole(weight.clone())).expect("a weight type");
     let mut output = vec![0.0; input.len() / weight.shape[1] * weight.shape[0]];
-    compute.linear(&floats(input), &[packed], bias, &mut output);
+    compute.linear(input, &[packed], bias, &mut output);
     output
 }
 
@@ -140,8 +145,7 @@ fn one(rig: &Rig, report: &mut Report, given: &Given, case: Case) -> Result<(), 
         count: count as u32,
         stride: stride as u32,
         float_output: u32::from(float_output),
-        activation: 0,
-        launch: 0,
+        ..Product::default()
     };
     let multiply = |times: usize| -> Result<Vec<f32>, Failure> {
         let output = rig.poisoned(count * stride * element)?;

@@ -1,0 +1,168 @@
+// How the warps of a cluster put their parts together: for attend_near, see near.cuh.
+#pragma once
+
+#include "near_sums.cuh"
+
+#if ARCHWAY_HAS_CLUSTERS && ARCHWAY_HEAD % 64 == 0 && ARCHWAY_HEAD <= 128
+
+// Blocks of a cluster: as many as every device with clusters takes. The twin of `CLUSTER` in src/kernels/attention.rs.
+constexpr u32 CLUSTER = 8;
+constexpr u32 NEAR_WARPS = 4;
+// Warps of a cluster: as many pages are worked on at once.
+constexpr u32 NEAR_PARTS = CLUSTER * NEAR_WARPS;
+// Dimensions that a block of the cluster puts together.
+constexpr u32 OWN = HEAD / CLUSTER;
+
+// All blocks of the cluster that have not ended.
+__device__ __forceinline__ void meet_cluster() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ u32 rank_in_cluster() {
+    u32 rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+// Where `pointer` of this block's shared memory is in that of block `rank` of the cluster.
+__device__ __forceinline__ u32 address_in(const float* pointer, u32 rank) {
+    u32 own = static_cast<u32>(__cvta_generic_to_shared(pointer)), address;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(own), "r"(rank));
+    return address;
+}
+
+__device__ __forceinline__ void store_in_cluster(u32 address, float x, float y, float z, float w) {
+    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(x), "f"(y), "f"(z), "f"(w)
+                 : "memory");
+}
+
+__device__ __forceinline__ void store_in_cluster(u32 address, float x, float y) {
+    asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
+}
+
+// Factors that bring parts to one largest score, and the sum of their weights.
+template <u32 COUNT>
+struct Joint {
+    float factors[COUNT];
+    float largest = NEGATIVE_INFINITY;
+    float sum = 0.0f;
+
+    __device__ __forceinline__ Joint(const float2* scales, u32 stride) {
+        float2 scale[COUNT];
+#pragma unroll
+        for (u32 i = 0; i < COUNT; ++i) {
+            scale[i] = scales[i * stride];
+            largest = fmaxf(largest, scale[i].x);
+        }
+        // Nothing seen yet: any finite number keeps the differences from being no numbers.
+        float base = largest == NEGATIVE_INFINITY ? 0.0f : largest;
+#pragma unroll
+        for (u32 i = 0; i < COUNT; ++i) {
+            factors[i] = power(scale[i].x - base);
+            sum += factors[i] * scale[i].y;
+        }
+    }
+};
+
+// The parts of a block's warps, `[NEAR_WARPS][pairs][HEAD]` and `[NEAR_WARPS][pairs]` largest scores and sums of weights,
+// and those of the cluster's blocks, `[CLUSTER][pairs][OWN]` and `[CLUSTER][pairs]`.
+struct NearRoom {
+    float* own;
+    float2* own_scales;
+    float* sums;
+    float2* scales;
+    u32 pairs;
+
+    __device__ __forceinline__ NearRoom(float* shared, u32 all_pairs) : own(shared), pairs(all_pairs) {
+        sums = own + NEAR_WARPS * pairs * HEAD;
+        own_scales = reinterpret_cast<float2*>(sums + pairs * HEAD);
+        scales = own_scales + NEAR_WARPS * pairs;
+    }
+
+    // A warp's part, to be put together with those of the block's other warps.
+    template <u32 TILES>
+    __device__ __forceinline__ void keep(const NearSums<TILES>& part) const {
+        u32 group = threadIdx.x % WARP / 4, place = threadIdx.x % 4, warp = threadIdx.x / WARP;
+#pragma unroll
+        for (u32 tile = 0; tile < TILES; ++tile) {
+#pragma unroll
+            for (u32 column = 0; column < 2; ++column) {
+                u32 pair = 8 * tile + 2 * place + column;
+                float sum = sum_of_groups(part.sum[tile][column]);
+                if (pair >= pairs) {
+                    continue;
+                }
+                if (group == 0) {
+                    own_scales[warp * pairs + pair] = make_float2(part.largest[tile][column], sum);
+                }
+#pragma unroll
+                for (u32 block = 0; block < BLOCKS_64; ++block) {
+                    float* to = own + (warp * pairs + pair) * HEAD + 64 * block + 8 * group;
+#pragma unroll
+                    for (u32 half = 0; half < 2; ++half) {
+                        const Sums& low = part.output[block][2 * half][tile];
+                        const Sums& high = part.output[block][2 * half + 1][tile];
+                        *reinterpret_cast<float4*>(to + 4 * half) = make_float4(
+                            low.values[column], low.values[column + 2], high.values[column], high.values[column + 2]);
+                    }
+                }
+            }
+        }
+    }
+
+    // Sends the block's part to the blocks of the cluster, each its dimensions.
+    __device__ __forceinline__ void send() const {
+        constexpr u32 PIECES = HEAD / 4;
+        u32 rank = rank_in_cluster();
+        for (u32 index = threadIdx.x; index < pairs * PIECES; index += NEAR_WARPS * WARP) {
+            u32 pair = index / PIECES, dimension = index % PIECES * 4;
+            Joint<NEAR_WARPS> joint(own_scales + pair, pairs);
+            float4 total = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+            for (u32 warp = 0; warp < NEAR_WARPS; ++warp) {
+                float4 value = *reinterpret_cast<const float4*>(own + (warp * pairs + pair) * HEAD + dimension);
+                total.x += joint.factors[warp] * value.x;
+                total.y += joint.factors[warp] * value.y;
+                total.z += joint.factors[warp] * value.z;
+                total.w += joint.factors[warp] * value.w;
+            }
+            u32 to = dimension / OWN;
+            store_in_cluster(
+                address_in(sums + (rank * pairs + pair) * OWN + dimension % OWN, to), total.x, total.y, total.z, total.w);
+            if (dimension % OWN == 0) {
+                u32 scale = address_in(reinterpret_cast<const float*>(scales + rank * pairs + pair), to);
+                store_in_cluster(scale, joint.largest, joint.sum);
+            }
+        }
+    }
+
+    // Two neighbouring dimensions of a pair by two lanes, each of which takes half of the blocks.
+    __device__ __forceinline__ float2 put_together(u32 pair, u32 dimension) const {
+        constexpr u32 EACH = CLUSTER / 2;
+        u32 first = threadIdx.x % 2 * EACH;
+        float2 scale[EACH];
+        float largest = NEGATIVE_INFINITY;
+#pragma unroll
+        for (u32 i = 0; i < EACH; ++i) {
+            scale[i] = scales[(first + i) * pairs + pair];
+            largest = fmaxf(largest, scale[i].x);
+        }
+        largest = fmaxf(largest, __shfl_xor_sync(ALL_LANES, largest, 1));
+        float base = largest == NEGATIVE_INFINITY ? 0.0f : largest, sum = 0.0f;
+        float2 total = make_float2(0.0f, 0.0f);
+#pragma unroll
+        for (u32 i = 0; i < EACH; ++i) {
+            float factor = power(scale[i].x - base);
+            float2 value = *reinterpret_cast<const float2*>(sums + ((first + i) * pairs + pair) * OWN + dimension);
+            sum += factor * scale[i].y;
+            total.x += factor * value.x;
+            total.y += factor * value.y;
+        }
+        sum += __shfl_xor_sync(ALL_LANES, sum, 1);
+        total.x += __shfl_xor_sync(ALL_LANES, total.x, 1);
+        total.y += __shfl_xor_sync(ALL_LANES, total.y, 1);
+        return make_float2(__fdividef(total.x, sum), __fdividef(total.y, sum));
+    }
+};
+
+#endif
