@@ -1,16 +1,25 @@
 //! Reading a request body into a typed request, or into an error that names the field.
 
-use axum::body::{Body, Bytes, HttpBody};
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, StatusCode, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 use crate::error::ApiError;
+use crate::settings::Settings;
 
-/// Reads a JSON body of at most `limit` bytes.
-pub async fn read<T: DeserializeOwned>(headers: &HeaderMap, body: Body, limit: usize) -> Result<T, ApiError> {
+/// Pauses of a client's full patience that a whole body may take.
+const PAUSES: u32 = 10;
+
+/// Reads a JSON body. Errors: one that is larger than the settings allow, that does not come, or that is none.
+pub async fn read<T: DeserializeOwned>(headers: &HeaderMap, body: Body, settings: &Settings) -> Result<T, ApiError> {
     require_json(headers)?;
-    let bytes = collect(body, limit).await?;
-    parse(&bytes)
+    let (limit, patience) = (settings.limits.body_bytes, settings.patience);
+    let whole = timeout(patience * PAUSES, collect(body, limit, patience)).await;
+    parse(&whole.unwrap_or_else(|_| Err(too_slow(patience * PAUSES)))?)
 }
 
 /// Only `application/json`: a web page can post any other type to a server on the same machine without being asked.
@@ -24,27 +33,28 @@ fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
     Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message).with_code("unsupported_media_type"))
 }
 
-async fn collect(body: Body, limit: usize) -> Result<Bytes, ApiError> {
+async fn collect(body: Body, limit: usize, patience: Duration) -> Result<Vec<u8>, ApiError> {
     if body.size_hint().lower() > limit as u64 {
         return Err(too_large(limit));
     }
-    axum::body::to_bytes(body, limit).await.map_err(|error| {
-        if caused_by_limit(&error) {
-            return too_large(limit);
+    let (mut body, mut bytes) = (Limited::new(body, limit), Vec::new());
+    loop {
+        match timeout(patience, body.frame()).await {
+            Ok(None) => return Ok(bytes),
+            Ok(Some(Ok(frame))) => bytes.extend(frame.into_data().unwrap_or_default()),
+            Ok(Some(Err(error))) if error.is::<LengthLimitError>() => return Err(too_large(limit)),
+            Ok(Some(Err(error))) => {
+                let message = format!("the body ended early: {error}");
+                return Err(ApiError::new(StatusCode::BAD_REQUEST, message).with_code("incomplete_body"));
+            }
+            Err(_) => return Err(too_slow(patience)),
         }
-        ApiError::new(StatusCode::BAD_REQUEST, format!("the body ended early: {error}")).with_code("incomplete_body")
-    })
+    }
 }
 
-fn caused_by_limit(error: &axum::Error) -> bool {
-    let mut source = std::error::Error::source(error);
-    while let Some(error) = source {
-        if error.is::<http_body_util::LengthLimitError>() {
-            return true;
-        }
-        source = error.source();
-    }
-    false
+fn too_slow(patience: Duration) -> ApiError {
+    let message = format!("the body did not come within {} s", patience.as_secs_f64());
+    ApiError::new(StatusCode::REQUEST_TIMEOUT, message).with_code("incomplete_body")
 }
 
 fn too_large(limit: usize) -> ApiError {

@@ -2,7 +2,7 @@
 //!
 //! The only crate that knows HTTP. It sees an engine through `backend::Backend` and a tokenizer through `text::Codec`.
 //!
-//! Walk of a request: `edge` (key, request id) → `routes` → `body` (JSON into a typed `protocol` object) → `request`
+//! Walk of a request: `connections` → `edge` (key, request id) → `routes` → `body` (JSON into a typed `protocol` object) → `request`
 //! (checks, template, tokens) → `admission` → `generation` (events from the engine) → `answer` or `stream`.
 
 pub mod admission;
@@ -13,6 +13,7 @@ mod auth;
 pub mod backend;
 mod body;
 mod collect;
+mod connections;
 mod edge;
 pub mod error;
 mod generation;

@@ -1,15 +1,13 @@
 //! Listening, and stopping without losing an answer.
 
-use std::future::{Future, IntoFuture};
-use std::io;
+use std::future::Future;
 use std::sync::Arc;
 
-use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
 use crate::app::App;
-use crate::routes::router;
+use crate::connections::connections;
 
 /// Serves until `stop` completes and what runs then has ended, or has been aborted after the shutdown timeout. While
 /// it drains, the server still answers: `/health` with 503, and new requests with 503. `hurry` ends the draining.
@@ -18,21 +16,11 @@ pub async fn serve(
     app: Arc<App>,
     stop: impl Future<Output = ()> + Send + 'static,
     hurry: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
-    let listener = listener.tap_io(|stream| {
-        // Without this a short answer may wait for the client's acknowledgement of an earlier one.
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY could not be set");
-        }
-    });
+) {
     let drained = Arc::new(Notify::new());
-    let server = axum::serve(listener, router(Arc::clone(&app))).with_graceful_shutdown({
-        let drained = Arc::clone(&drained);
-        async move { drained.notified().await }
-    });
     tokio::select! {
-        result = server.into_future() => result,
-        () = drain(app, stop, hurry, drained) => Ok(()),
+        () = connections(listener, Arc::clone(&app), Arc::clone(&drained)) => {}
+        () = drain(app, stop, hurry, drained) => {}
     }
 }
 

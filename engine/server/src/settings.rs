@@ -47,6 +47,9 @@ pub struct Settings {
     pub shutdown_timeout: Duration,
     /// Silence on a stream after which a comment is sent, so that proxies keep it open.
     pub keep_alive: Duration,
+    /// How long a client may take over the head of a request, over the next piece of its body, and over reading what is
+    /// sent; and how long a connection may rest between two requests.
+    pub patience: Duration,
     /// Every setting of the program with its value and origin, for `/server_info`.
     pub report: Value,
 }
@@ -58,6 +61,7 @@ impl Default for Settings {
             api_keys: Vec::new(),
             shutdown_timeout: Duration::from_secs(30),
             keep_alive: Duration::from_secs(15),
+            patience: Duration::from_secs(60),
             report: Value::Object(serde_json::Map::new()),
         }
     }

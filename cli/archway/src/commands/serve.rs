@@ -101,7 +101,7 @@ async fn serve(settings: &Resolved, prepared: loader::Prepared) -> Result<ExitCo
         Some(ended) => ended,
         None => server.await,
     };
-    ended.context("the server failed")?.context("the server failed")?;
+    ended.context("the server failed")?;
     signals.abort();
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
@@ -158,5 +158,6 @@ fn server_settings(settings: &Resolved) -> Settings {
         shutdown_timeout: options.shutdown_timeout.map_or(default.shutdown_timeout, Duration::from_secs),
         keep_alive: options.sse_keep_alive_interval.map_or(default.keep_alive, Duration::from_secs),
         report: settings.report(),
+        ..default
     }
 }

@@ -57,7 +57,7 @@ impl Server {
             let (app, stop, hurry) = (Arc::clone(&app), Arc::clone(&stop), Arc::clone(&hurry));
             async move {
                 let wait = |notify: Arc<Notify>| async move { notify.notified().await };
-                engine_server::serve(listener, app, wait(stop), wait(hurry)).await.unwrap();
+                engine_server::serve(listener, app, wait(stop), wait(hurry)).await;
             }
         });
         Self { app, engine, client: Client::new(), stop, hurry, task, base }

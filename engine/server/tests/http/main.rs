@@ -7,4 +7,5 @@ mod errors;
 mod harness;
 mod lifecycle;
 mod operation;
+mod patience;
 mod tokens;
