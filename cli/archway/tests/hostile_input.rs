@@ -162,6 +162,37 @@ fn a_plan_refuses_what_a_start_refuses() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
+/// Numbers that no benchmark can carry out: nothing is allocated, and nothing panics.
+#[test]
+fn benchmarks_refuse_numbers_by_name() {
+    let huge = u64::MAX.to_string();
+    for (command, flag, value) in [
+        ("throughput", "--num-prompts", "99999999999"),
+        ("throughput", "--warmup", &*huge),
+        ("throughput", "--runs", "0"),
+        ("latency", "--batch-size", "99999999"),
+        ("latency", "--warmup", &huge),
+        ("latency", "--output-len", "0"),
+        ("serve", "--request-rate", "1e-300"),
+        ("serve", "--request-rate", "nan"),
+        ("serve", "--max-concurrency", &huge),
+        ("serve", "--max-concurrency", "0"),
+        ("serve", "--num-prompts", &huge),
+        ("frontend", "--duration", "1e300"),
+        ("frontend", "--duration", "0"),
+        ("frontend", "--warmup", "inf"),
+        ("frontend", "--connections", &huge),
+        ("eagle3", "--batch-size", &huge),
+        ("allreduce", "--soak", &huge),
+    ] {
+        let said = refused(&["bench", command, flag, value]);
+        assert!(said.contains(flag), "{command} {flag} {value}: {said}");
+    }
+    for (flag, value) in [("--temperature", "nan"), ("--temperature", "1e9"), ("--max-tokens", "0")] {
+        assert!(refused(&["demo", "--mock-engine", flag, value]).contains(flag));
+    }
+}
+
 #[test]
 fn wishes_about_the_cpu_are_named_where_gpus_are_planned() {
     let plan = |more: &[&str]| {

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use capdb::files::read_up_to;
 use serde_json::Value;
 
 use super::compatible::{Breakage, breakages};
@@ -83,11 +84,14 @@ pub fn write(folder: &Path) -> io::Result<Vec<Finding>> {
     Ok(findings)
 }
 
+/// More than a schema has.
+const MOST_BYTES: u64 = 4 << 20;
+
 /// `exact`: the text must be equal, and the file must exist.
 fn compare(kind: &SchemaKind, path: &Path, exact: bool) -> io::Result<Option<Finding>> {
     let finding = |kind| Ok(Some(Finding { path: path.to_path_buf(), kind }));
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
+    let text = match read_up_to(path, MOST_BYTES) {
+        Ok(text) => String::from_utf8_lossy(&text).into_owned(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return if exact { finding(FindingKind::Missing) } else { Ok(None) };
         }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use engine::plan::printable;
 use engine::types::{RequestEvent, SamplingParams};
@@ -35,6 +35,9 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    ensure!(arguments.max_tokens > 0, "--max-tokens must be at least 1");
+    let temperature = arguments.temperature;
+    ensure!((0.0..=100.0).contains(&temperature), "--temperature {temperature}: it must be 0 to 100");
     let mut options = arguments.options.clone();
     if options.model.is_none() && options.mock_engine != Some(true) {
         options.model = Some(demo_model::obtain()?.display().to_string());

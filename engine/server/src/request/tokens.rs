@@ -30,15 +30,24 @@ pub async fn encode(service: &Service, text: String, special: bool, param: &str)
 /// The text of a conversation, errors under the name `messages`. Errors: also messages that are much longer than the
 /// context.
 pub async fn render(service: &Service, chat: Chat) -> Result<String, ApiError> {
-    let text = |value: &Value| value.as_str().map_or(0, str::len);
-    let of_message = |message: &Value| message.as_object().map_or(0, |fields| fields.values().map(text).sum());
     // Every message takes tokens of its own.
-    let length = chat.messages.iter().map(|message| BYTES_PER_TOKEN + of_message(message)).sum();
+    let messages = chat.messages.iter().map(|message| BYTES_PER_TOKEN + weight(message));
+    let length = messages.chain(chat.variables.values().map(weight)).sum();
     require_length(length, service, "messages")?;
     let result = apart(service, length, move |codec| codec.render(&chat)).await;
     result.map_err(|message| {
         ApiError::invalid("messages", format!("the chat template cannot take these messages: {message}"))
     })
+}
+
+/// Bytes of text in a value, and one for everything else.
+fn weight(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(list) => 1 + list.iter().map(weight).sum::<usize>(),
+        Value::Object(map) => map.iter().map(|(key, value)| key.len() + weight(value)).sum(),
+        _ => 1,
+    }
 }
 
 /// Works on a text of `length` bytes; on a long one away from the threads that serve connections.
@@ -135,8 +144,10 @@ mod tests {
             Chat { messages: vec![message; messages], ..Chat::default() }
         };
         assert!(render(&service, chat(1, most - 100)).await.is_ok());
-        for (messages, length) in [(1, most), (8193, 0)] {
-            let refused = render(&service, chat(messages, length)).await.unwrap_err();
+        let mut long = chat(1, 1);
+        long.variables.insert("list".to_owned(), serde_json::json!(vec![1; most]));
+        for long in [chat(1, most), chat(8193, 0), long] {
+            let refused = render(&service, long).await.unwrap_err();
             assert_eq!((refused.param.as_deref(), refused.code), (Some("messages"), Some("context_length_exceeded")));
         }
     }

@@ -16,6 +16,7 @@ use engine_gpu::measure::{
 use serde::Serialize;
 
 use super::allreduce_charts::charts;
+use super::bounds::{SECONDS, within};
 use super::peers::Peers;
 use super::report;
 use crate::files::{writable, write_whole};
@@ -94,6 +95,7 @@ pub struct Report {
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     ensure!(element(&arguments.dtype).is_some(), "--dtype is bf16, f16 or f32, not `{}`", arguments.dtype);
     ensure!((1..=1024).contains(&arguments.window), "--window is 1 to 1024 MiB");
+    within("soak", arguments.soak as f64, &SECONDS)?;
     let database = open_database(arguments.capdb.as_deref().map(Path::new))?;
     let gpus = MeasuredGpus::find(&database)?;
     let devices = gpus.devices(&arguments.devices)?;

@@ -12,6 +12,7 @@ use engine_server::text::Chat;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::bounds::{COUNTS, LENGTHS, WARMUPS, within};
 use super::report;
 use crate::generate::Run;
 use crate::loader;
@@ -117,7 +118,10 @@ struct Simulated {
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    ensure!(arguments.runs > 0 && arguments.batch_size > 0, "--runs and --batch-size must be at least 1");
+    within("runs", arguments.runs, &COUNTS)?;
+    within("warmup", arguments.warmup, &WARMUPS)?;
+    within("batch-size", arguments.batch_size, &COUNTS)?;
+    within("max-tokens", arguments.max_tokens as usize, &LENGTHS)?;
     let options = resolve(&arguments.options, None)?.options;
     let Some(loader::speculation::Asked { shape, .. }) = loader::speculation::asked(&options)? else {
         bail!("no draft model is given; set --speculative-draft-model-path to an EAGLE-3 head's folder");

@@ -9,6 +9,7 @@ use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::bounds::{COUNTS, LENGTHS, SECONDS, within};
 use super::report;
 use crate::numbers::Summary;
 
@@ -51,8 +52,11 @@ struct Report {
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    ensure!(arguments.connections > 0 && arguments.input_len > 0, "--connections and --input-len must be at least 1");
-    ensure!(arguments.duration > 0.0 && arguments.warmup >= 0.0, "--duration must be above 0, --warmup at least 0");
+    within("connections", arguments.connections, &COUNTS)?;
+    within("input-len", arguments.input_len, &LENGTHS)?;
+    within("duration", arguments.duration, &SECONDS)?;
+    within("warmup", arguments.warmup, &SECONDS)?;
+    ensure!(arguments.duration > 0.0, "--duration must be above 0");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let report = runtime.block_on(storm(arguments))?;
     if arguments.json {

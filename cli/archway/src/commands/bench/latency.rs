@@ -1,15 +1,15 @@
 //! `archway bench latency`: one batch at a time, as in `vllm bench latency`.
 
-use std::ops::RangeInclusive;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::Args;
 use engine::types::{RequestEvent, SamplingParams};
 use engine_server::service::Service;
 use serde::Serialize;
 
+use super::bounds::{COUNTS, LENGTHS, WARMUPS, prompts, within};
 use super::report;
 use crate::generate::Run;
 use crate::numbers::{Random, Summary};
@@ -63,14 +63,11 @@ struct Report {
     prefill_tokens_per_second: Summary,
 }
 
-/// Longer than any context.
-pub(super) const LENGTHS: RangeInclusive<usize> = 1..=1 << 20;
-
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    ensure!(arguments.runs > 0, "--runs must be at least 1");
-    let lengths = [arguments.input_len, arguments.output_len as usize];
-    ensure!(lengths.iter().all(|length| LENGTHS.contains(length)), "--input-len and --output-len must be 1 to 1048576");
-    ensure!(arguments.batch_size > 0, "--batch-size must be at least 1");
+    prompts(["batch-size", "input-len"], arguments.batch_size, arguments.input_len)?;
+    within("output-len", arguments.output_len as usize, &LENGTHS)?;
+    within("runs", arguments.runs, &COUNTS)?;
+    within("warmup", arguments.warmup, &WARMUPS)?;
     let service = loader::prepare(&resolve(&arguments.options, None)?.options)?.load()?;
     let mut random = Random::new(arguments.options.seed.unwrap_or(0));
     let bar = progress::bar((arguments.warmup + arguments.runs) as u64, "latency");

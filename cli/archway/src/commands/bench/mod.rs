@@ -2,6 +2,7 @@
 
 mod allreduce;
 mod allreduce_charts;
+mod bounds;
 mod eagle3;
 mod frontend;
 mod latency;

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::latency::LENGTHS;
+use super::bounds::{COUNTS, LENGTHS, RATES, WARMUPS, prompts, within};
 use super::report;
 use super::stream::{Answer, Target};
 use crate::numbers::{Random, Summary};
@@ -84,11 +84,12 @@ struct Measure {
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    ensure!(arguments.num_prompts > 0 && arguments.runs > 0, "--num-prompts and --runs must be at least 1");
-    let lengths = [arguments.random_input_len, arguments.random_output_len as usize];
-    ensure!(lengths.iter().all(|length| LENGTHS.contains(length)), "lengths must be 1 to 1048576");
-    ensure!(arguments.request_rate > 0.0, "--request-rate must be above 0");
-    ensure!(arguments.max_concurrency != Some(0), "--max-concurrency must be at least 1");
+    prompts(["num-prompts", "random-input-len"], arguments.num_prompts, arguments.random_input_len)?;
+    within("random-output-len", arguments.random_output_len as usize, &LENGTHS)?;
+    within("runs", arguments.runs, &COUNTS)?;
+    within("warmup", arguments.warmup, &WARMUPS)?;
+    within("request-rate", arguments.request_rate, &RATES)?;
+    within("max-concurrency", arguments.max_concurrency.unwrap_or(1), &COUNTS)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(bench(arguments))
 }

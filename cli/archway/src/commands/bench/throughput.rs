@@ -9,6 +9,7 @@ use engine::types::{RequestEvent, SamplingParams};
 use engine_server::service::Service;
 use serde::Serialize;
 
+use super::bounds::{COUNTS, LENGTHS, WARMUPS, prompts, within};
 use super::report;
 use crate::generate::Run;
 use crate::numbers::{Random, Summary};
@@ -64,8 +65,10 @@ struct Report {
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    ensure!(arguments.runs > 0 && arguments.num_prompts > 0, "--runs and --num-prompts must be at least 1");
-    ensure!(arguments.input_len > 0 && arguments.output_len > 0, "--input-len and --output-len must be at least 1");
+    prompts(["num-prompts", "input-len"], arguments.num_prompts, arguments.input_len)?;
+    within("output-len", arguments.output_len as usize, &LENGTHS)?;
+    within("runs", arguments.runs, &COUNTS)?;
+    within("warmup", arguments.warmup, &WARMUPS)?;
     ensure!((0.0..1.0).contains(&arguments.range_ratio), "--range-ratio must be from 0 up to below 1");
     let service = loader::prepare(&resolve(&arguments.options, None)?.options)?.load()?;
     let mut random = Random::new(arguments.options.seed.unwrap_or(0));
