@@ -60,7 +60,7 @@ impl NearKernels {
 /// pages.
 pub(crate) const NEAR_CONTEXT: usize = 1024;
 /// Most sequences of such a pass where each has one row, and most rows of one.
-pub(crate) const NEAR_SEQUENCES: usize = 4;
+pub(crate) const NEAR_SEQUENCES: usize = 8;
 pub(crate) const NEAR_ROWS: usize = 16;
 /// Pairs of a tile where so few are a row's.
 const NEAR_PAIRS: u32 = 8;

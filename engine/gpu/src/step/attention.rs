@@ -151,8 +151,9 @@ mod tests {
         assert_eq!(near(&[(1, 1023)], 4, 1), (true, true), "the last position within reach");
         assert_eq!(near(&[(1, 1024)], 4, 1), (false, false), "one beyond");
         assert_eq!(near(&[(1, 9); 4], 4, 4), (true, false), "two tiles of two rows have no room for four sequences");
+        assert_eq!(near(&[(1, 9); 8], 4, 8), (true, false));
         assert_eq!(
-            near(&[(1, 9); 5], 4, 8),
+            near(&[(1, 9); 9], 4, 16),
             (false, false),
             "more sequences than passes of single rows are recorded for"
         );

@@ -23,7 +23,7 @@ struct Turn {
 }
 
 pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
-    let steps: [&[Sequence]; 15] = [
+    let steps: [&[Sequence]; 16] = [
         &[(1, 600, false), (1, 300, false)],
         &[(2, 300, true)],
         &[(1, 0, false)],
@@ -39,6 +39,7 @@ pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
         &[(16, 500, false)],
         &[(8, 250, true)],
         &[(16, 0, false)],
+        &[(1, 512, false), (1, 0, false), (1, 1000, false), (1, 7, false), (1, 33, false), (1, 256, false)],
     ];
     let small = rig.small;
     for (which, heads) in SHAPES.into_iter().enumerate() {
