@@ -19,6 +19,9 @@ pub struct Limits {
     pub stops: usize,
     /// Longest stop string in bytes. Every output keeps its own copy.
     pub stop_bytes: usize,
+    /// Most log-probabilities of prompts in one answer, over all outputs. Each takes 60 bytes of it, and ten times that
+    /// while it is made.
+    pub prompt_logprobs: usize,
     /// Requests may name a priority.
     pub priorities: bool,
 }
@@ -32,6 +35,7 @@ impl Default for Limits {
             alternatives: 20,
             stops: 64,
             stop_bytes: 1024,
+            prompt_logprobs: 2 << 20,
             priorities: true,
         }
     }

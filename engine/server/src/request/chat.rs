@@ -48,6 +48,7 @@ pub async fn chat_job(
 
     let logprobs = params.logprobs.is_some();
     let tasks = vec![Task { prompt: prompt.into(), params: params.into() }];
+    super::require_answer_in_bounds(&tasks, limits)?;
     Ok(ChatJob { job: Job { tasks, priority, cache_salt, stream, wants_ran, ignored }, logprobs })
 }
 

@@ -82,6 +82,7 @@ pub async fn completion_job(
         }
         tasks.push(Task { prompt: tokens.into(), params: Arc::new(params.clone()) });
     }
+    super::require_answer_in_bounds(&tasks, limits)?;
     let job = Job { tasks, priority, cache_salt, stream, wants_ran, ignored };
     Ok(CompletionJob { job, echo: echoes, score_only, logprobs: params.logprobs.is_some(), prompt_logprobs })
 }

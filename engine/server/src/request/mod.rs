@@ -15,8 +15,10 @@ use std::sync::Arc;
 
 use engine::types::SamplingParams;
 
+use crate::error::ApiError;
 use crate::protocol::common::StreamOptions;
 use crate::protocol::object::Object;
+use crate::settings::Limits;
 
 /// One prompt with its parameters; `params.seed` is drawn already.
 #[derive(Clone, Debug)]
@@ -36,6 +38,24 @@ pub struct Job {
     pub wants_ran: bool,
     /// Names of fields that were accepted and have no effect.
     pub ignored: Vec<String>,
+}
+
+/// 400 for an answer that is as large as a small request can make it: log-probabilities of long prompts, once for each
+/// output.
+fn require_answer_in_bounds(tasks: &[Task], limits: &Limits) -> Result<(), ApiError> {
+    let of_task = |Task { prompt, params }: &Task| {
+        let each = params.prompt_logprobs.map_or(0, |alternatives| 1 + alternatives as usize);
+        prompt.len().saturating_mul(each).saturating_mul(params.n as usize)
+    };
+    let (count, most) = (tasks.iter().map(of_task).fold(0, usize::saturating_add), limits.prompt_logprobs);
+    if count <= most {
+        return Ok(());
+    }
+    let message = format!(
+        "the answer would hold {count} log-probabilities of prompts, and at most {most} fit; ask for fewer alternatives, \
+         outputs (`n`) or prompts, or for shorter ones"
+    );
+    Err(ApiError::invalid("prompt_logprobs", message).with_code("too_many_logprobs"))
 }
 
 /// What a stream reports beside the answer.

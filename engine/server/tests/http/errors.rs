@@ -99,6 +99,8 @@ async fn floods_are_refused_before_they_cost_anything() {
         (COMPLETIONS, json!({"prompt": text})),
         (COMPLETIONS, json!({"prompt": vec!["a"; 100_000]})),
         (COMPLETIONS, json!({"prompt": vec!["a"; 100], "n": 128})),
+        (COMPLETIONS, json!({"prompt": vec![5; 2000], "n": 128, "prompt_logprobs": 20})),
+        (COMPLETIONS, json!({"prompt": vec![5; 2000], "n": 128, "echo": true, "logprobs": 20})),
         ("/tokenize", json!({"prompt": text})),
         ("/tokenize", json!({ (long.as_str()): 1 })),
     ] {
