@@ -6,14 +6,20 @@ use std::io::{self, Error, ErrorKind, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-/// Opens a regular file, or a link to one. Errors: those of the system; anything else, by its name.
+/// Opens a regular file, or a link to one, for reading. Errors: those of the system; anything else, by its name.
 pub fn open_regular(path: &Path) -> io::Result<File> {
+    require_regular(path)?;
+    File::open(path)
+}
+
+/// Errors: something else than a regular file, or a link to one, by its name; those of the system.
+pub fn require_regular(path: &Path) -> io::Result<()> {
     let kind = fs::metadata(path)?.file_type();
     if kind.is_file() {
-        return File::open(path);
+        return Ok(());
     }
     let advice = if kind.is_dir() { "name a file" } else { "write what it gives to a file, and name that" };
-    let message = format!("it is {}, and only regular files are read here; {advice}", word(kind));
+    let message = format!("it is {}, and only regular files are taken here; {advice}", word(kind));
     Err(Error::new(ErrorKind::InvalidInput, message))
 }
 
@@ -51,7 +57,7 @@ mod tests {
         let (reader, _writer) = io::pipe().unwrap();
         let pipe = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader));
         for (path, name) in [
-            (folder.path(), "a folder, and only regular files are read here; name a file"),
+            (folder.path(), "a folder, and only regular files are taken here; name a file"),
             (&socket, "a socket"),
             (Path::new(&pipe), "a pipe"),
             (Path::new("/dev/zero"), "a device"),

@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
+use capdb::files::{is_there, require_regular};
+
 use super::guard;
 use super::outcome::Outcome;
 use super::plan::Plan;
@@ -134,6 +136,9 @@ pub fn lock(release: &Release) -> Result<File, WriteError> {
     let path = folder.join("lock");
     let failed = |source| WriteError::io(&path, source);
     fs::create_dir_all(&folder).map_err(failed)?;
+    if is_there(&path) {
+        require_regular(&path).map_err(failed)?;
+    }
     let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),

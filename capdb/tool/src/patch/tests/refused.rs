@@ -168,6 +168,18 @@ fn two_at_a_time_are_one_too_many() {
     assert!(carry_out(&it.release(), &plan).unwrap().written);
 }
 
+/// Opening one to write waits for a reader, for ever.
+#[test]
+fn a_pipe_in_the_place_of_the_lock_is_refused() {
+    let it = Installation::new("0.5.15", GUARDED);
+    let plan = it.plan("b200", &Options::default()).unwrap();
+    let folder = it.path().join(crate::patch::FOLDER);
+    fs::create_dir(&folder).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(folder.join("lock")).status().unwrap().success());
+    let said = carry_out(&it.release(), &plan).unwrap_err().to_string();
+    assert!(said.contains("/lock: it is a pipe"), "{said}");
+}
+
 #[test]
 fn what_fails_half_way_is_taken_back() {
     let it = Installation::new("0.5.15", GUARDED);
