@@ -26,11 +26,17 @@ pub async fn read<T: DeserializeOwned>(headers: &HeaderMap, body: Body, settings
 fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = value.split(';').next().unwrap_or_default().trim();
+    let refused = |message: String| {
+        Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message).with_code("unsupported_media_type"))
+    };
+    // Unpacking would make a small body large.
+    if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        return refused("the body has a content encoding, and none is unpacked; send it plain".to_owned());
+    }
     if essence.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
-    let message = format!("the content type must be `application/json`, not `{essence}`");
-    Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message).with_code("unsupported_media_type"))
+    refused(format!("the content type must be `application/json`, not `{essence}`"))
 }
 
 async fn collect(body: Body, limit: usize, patience: Duration) -> Result<Vec<u8>, ApiError> {

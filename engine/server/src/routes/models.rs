@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 
 use crate::app::App;
@@ -37,7 +38,11 @@ pub async fn list(State(app): State<Arc<App>>) -> Result<Json<ModelList>, ApiErr
         (status = 503, description = "The server loads or has failed", body = ErrorBody),
     )
 )]
-pub async fn retrieve(State(app): State<Arc<App>>, Path(name): Path<String>) -> Result<Json<ModelBody>, ApiError> {
+pub async fn retrieve(
+    State(app): State<Arc<App>>,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<Json<ModelBody>, ApiError> {
+    let Path(name) = name.map_err(|error| ApiError::invalid("model", format!("`model` is no name: {error}")))?;
     app.model()?.service.require_model(&name)?;
     model(&app, &name).map(Json)
 }

@@ -123,6 +123,11 @@ async fn paths_methods_and_media_types_are_checked() {
     let response = server.get(CHAT).send().await.unwrap();
     assert_eq!(response.headers()["allow"], "POST");
     assert_eq!(error(response).await.0, StatusCode::METHOD_NOT_ALLOWED);
+    let (status, body) = error(server.get("/v1/models/%ff").send().await.unwrap()).await;
+    assert_eq!((status, &body["param"]), (StatusCode::BAD_REQUEST, &json!("model")));
+    let packed = server.post(CHAT, &chat("a")).header("content-encoding", "gzip");
+    let (status, body) = error(packed.send().await.unwrap()).await;
+    assert_eq!((status, &body["code"]), (StatusCode::UNSUPPORTED_MEDIA_TYPE, &json!("unsupported_media_type")));
     let request = server.client.post(format!("http://{}{CHAT}", server.address())).body("{}");
     assert_eq!(error(request.send().await.unwrap()).await.0, StatusCode::UNSUPPORTED_MEDIA_TYPE);
 }
