@@ -39,9 +39,6 @@ struct ProductArguments {
     const u32* input_rows;
 };
 
-// Warps that cut the summed dimension among them, and their threads.
-constexpr u32 WARPS = 8;
-constexpr u32 THREADS = WARPS * WARP;
 // Columns that a lane's 16 bytes of each of four places cover.
 constexpr u32 BLOCK = 32;
 // Neighbouring outputs whose squares are summed at once.
@@ -79,8 +76,9 @@ struct Before {
     }
 };
 
-// The sums of WARPS warps over a tile of ROWS rows of the weight and INPUTS rows of activations, in shared memory.
-template <u32 ROWS, u32 INPUTS, bool GATED>
+// The sums of WARPS warps, which cut the summed dimension among them, over a tile of ROWS rows of the weight and INPUTS rows of
+// activations, in shared memory.
+template <u32 ROWS, u32 INPUTS, bool GATED, u32 WARPS>
 struct Epilogue {
     static constexpr u32 OUTPUTS = GATED ? ROWS / 2 : ROWS;
     // One more than the inputs: rows start in different banks.
@@ -109,6 +107,19 @@ struct Epilogue {
                     u32 at = 16 * row + 8 * (i / 2) + group;
                     mine[at * STRIDE + 8 * tile + 2 * place + i % 2] = sums[row][tile].values[i];
                 }
+            }
+        }
+    }
+
+    // The same of products whose left tile is two tiles of inputs, `sums[half]` of eight rows of the weight each.
+    static __device__ __forceinline__ void write_turned(float* shared, const Sums (&sums)[2]) {
+        u32 group = threadIdx.x % WARP / 4, place = threadIdx.x % 4;
+        float* mine = shared + threadIdx.x / WARP * OF_WARP;
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half) {
+#pragma unroll
+            for (u32 i = 0; i < 4; ++i) {
+                mine[(8 * half + 2 * place + i % 2) * STRIDE + 8 * (i / 2) + group] = sums[half].values[i];
             }
         }
     }
@@ -171,7 +182,9 @@ struct Epilogue {
     static __device__ __forceinline__ void store(
         const ProductArguments& a, const float* shared, const float (&factors)[INPUTS], u32 tile, const Find& before) {
         u32 inputs_here = a.count < INPUTS ? a.count : INPUTS;
-        for (u32 index = threadIdx.x; index < OUTPUTS * inputs_here; index += THREADS) {
+        // A turn or two: copies of it would only take room.
+#pragma unroll 1
+        for (u32 index = threadIdx.x; index < OUTPUTS * inputs_here; index += WARPS * WARP) {
             u32 row, input, output;
             if (!place(a, tile, index, row, input, output)) {
                 continue;

@@ -20,13 +20,17 @@ struct Cursor {
     }
 };
 
+// Warps that cut the summed dimension among them, and their threads.
+constexpr u32 WARPS = 8;
+constexpr u32 THREADS = WARPS * WARP;
+
 // INPUT_TILES tiles of 8 rows of activations, ROW_TILES tiles of 16 rows of weights, BLOCKS blocks of columns in a
 // stage; two stages of loads are in flight. Inputs travel with the weights where registers allow it (AHEAD).
 template <u32 INPUT_TILES, u32 ROW_TILES, u32 BLOCKS, bool AHEAD, bool GATED>
 struct Product {
     static constexpr u32 ROWS = 16 * ROW_TILES;
     static constexpr u32 CHUNK = BLOCK * BLOCKS;
-    using Tile = Epilogue<ROWS, 8 * INPUT_TILES, GATED>;
+    using Tile = Epilogue<ROWS, 8 * INPUT_TILES, GATED, WARPS>;
     using Factors = float[8 * INPUT_TILES];
     static constexpr u32 INPUT_STAGES = AHEAD ? 2 : 1;
 

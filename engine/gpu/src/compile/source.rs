@@ -19,7 +19,10 @@ const HEADERS: &[(&str, &str)] = &[
     ("packet.cuh", include_str!("../../kernels/include/packet.cuh")),
     ("quantise.cuh", include_str!("../../kernels/include/quantise.cuh")),
     ("reduce.cuh", include_str!("../../kernels/include/reduce.cuh")),
+    ("stages.cuh", include_str!("../../kernels/product/stages.cuh")),
     ("step.cuh", include_str!("../../kernels/include/step.cuh")),
+    ("streamed.cuh", include_str!("../../kernels/product/streamed.cuh")),
+    ("tickets.cuh", include_str!("../../kernels/product/tickets.cuh")),
     ("tile.cuh", include_str!("../../kernels/attention/tile.cuh")),
     ("tokens.cuh", include_str!("../../kernels/include/tokens.cuh")),
 ];
@@ -33,12 +36,14 @@ const SOURCES: &[(&str, &str)] = &[
     ("allreduce_norm", include_str!("../../kernels/allreduce_norm/allreduce_norm.cu")),
     ("copy", include_str!("../../kernels/copy/copy.cu")),
     ("embedding", include_str!("../../kernels/embedding/embedding.cu")),
+    ("held", include_str!("../../kernels/product/held.cu")),
     ("logits", include_str!("../../kernels/logits/logits.cu")),
     ("norm", include_str!("../../kernels/norm/norm.cu")),
     ("product", include_str!("../../kernels/product/product.cu")),
     ("rope", include_str!("../../kernels/rope/rope.cu")),
     ("sampling", include_str!("../../kernels/sampling/sampling.cu")),
     ("streamed", include_str!("../../kernels/product/streamed.cu")),
+    ("wide", include_str!("../../kernels/product/wide.cu")),
 ];
 
 const ATTENTION: &str = include_str!("../../kernels/attention/attention.cu");

@@ -61,6 +61,8 @@ impl KernelSet {
         for (unit, format) in units.iter().filter_map(|unit| Some((unit, unit.format()?))) {
             quantised.push(QuantisedKernels::load(&module(unit.name())?, format)?);
         }
+        let [first, second, third] = ProductKernels::STREAMED;
+        let streamed = [module(first)?, module(second)?, module(third)?];
         Ok(Self {
             activation: ActivationKernels::load(&module("activation")?)?,
             attention,
@@ -68,7 +70,7 @@ impl KernelSet {
             embedding: EmbeddingKernels::load(&module("embedding")?)?,
             logits: LogitsKernels::load(&module("logits")?)?,
             norm: NormKernels::load(&module("norm")?)?,
-            product: ProductKernels::load(&module("product")?, &module("streamed")?, shared_limit(context)?)?,
+            product: ProductKernels::load(&module("product")?, &streamed, shared_limit(context)?)?,
             quantised,
             rope: RopeKernels::load(&module("rope")?)?,
             sampling: SamplingKernels::load(&module("sampling")?)?,

@@ -22,8 +22,8 @@ const ROUNDINGS: f64 = 6e-3;
 /// At and off the edges of the kernels' rows.
 const COUNTS: [usize; 8] = [1, 2, 7, 8, 9, 16, 33, 64];
 /// Columns of the first product, width of the residual stream, rows of the second weight: small ones, whose weights go to
-/// registers, and ones that are streamed, in front, behind, and both.
-const SHAPES: [[usize; 3]; 7] = [
+/// registers, and ones that are streamed, in front, behind, and both, of every form.
+const SHAPES: [[usize; 3]; 9] = [
     [8, 16, 14],
     [40, 64, 66],
     [1536, 576, 1000],
@@ -31,6 +31,8 @@ const SHAPES: [[usize; 3]; 7] = [
     [1032, 4096, 402],
     [512, 2048, 3334],
     [8192, 2048, 3072],
+    [3584, 3840, 3600],
+    [6912, 4160, 3900],
 ];
 
 pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {

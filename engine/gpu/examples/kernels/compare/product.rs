@@ -54,10 +54,29 @@ pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Products large enough for the copy engine, at and off the edges of a stage; few of them, for a race checker.
+/// Products large enough for the copy engine, of every form, at and off the edges of a stage and of a tile (132
+/// multiprocessors choose as the comments say); few of them, for a race checker.
+const STREAMED: [(usize, usize, usize); 12] = [
+    // Two blocks per multiprocessor.
+    (9001, 1032, 1),
+    (2900, 4096, 8),
+    (640, 14344, 3),
+    (4400, 2056, 16),
+    // Held, of two, three and four chunks; of sixteen rows gates alone, and larger weights.
+    (4411, 3008, 5),
+    (6600, 2048, 9),
+    (3501, 4096, 8),
+    (17001, 4096, 16),
+    // Tiles of 32 rows, and of 16 where those are too few.
+    (3901, 4104, 3),
+    (3901, 4104, 16),
+    (1100, 14344, 7),
+    (1100, 14344, 13),
+];
+
 pub fn streamed(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
     let compute = Compute::new(Pool::share(1)?, Precision::Exact);
-    for (outputs, columns, count) in [(9001, 1032, 1), (2900, 4096, 8), (640, 14344, 3), (4400, 2056, 16)] {
+    for (outputs, columns, count) in STREAMED {
         plain(rig, report, &compute, WeightType::Bf16, [outputs, columns], &[count])?;
         gated(rig, report, &compute, [outputs / 2, columns], &[count])?;
     }

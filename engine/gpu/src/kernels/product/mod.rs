@@ -1,5 +1,7 @@
 //! Products of few rows with bf16 weights.
 
+mod size;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use engine::model::Activation;
@@ -7,6 +9,7 @@ use engine::model::Activation;
 use super::launch::Shape;
 use super::module::Module;
 use super::{Kernel, KernelError, KernelSet, Launcher};
+use size::{DIRECT, STREAMED, Size};
 
 /// Most rows of activations of these kernels; more go to the matrix library.
 pub const MOST_PRODUCT_ROWS: u32 = 64;
@@ -16,58 +19,6 @@ pub const SQUARES: u32 = 16;
 
 /// Up to this many rows these kernels are faster than the matrix library (H200, cuBLAS 13.1: `kernels/product/README.md`).
 pub const PREFERRED_PRODUCT_ROWS: u32 = 16;
-
-const WARPS: u32 = 8;
-
-/// One size of the kernel.
-#[derive(Clone, Copy)]
-struct Size {
-    plain: &'static str,
-    gated: &'static str,
-    /// Most rows of activations.
-    inputs: u32,
-    /// Rows of weights in a tile.
-    rows: u32,
-    /// Blocks on a multiprocessor.
-    resident: u32,
-    threads: u32,
-    /// Bytes of dynamic shared memory.
-    shared: u32,
-}
-
-impl Size {
-    /// Weights go to registers.
-    const fn direct(plain: &'static str, gated: &'static str, inputs: u32, rows: u32, resident: u32) -> Self {
-        Self { plain, gated, inputs, rows, resident, threads: WARPS * 32, shared: sums(inputs, rows) }
-    }
-
-    /// Weights go to shared memory, `stages` times `columns` columns of 16 rows, a warp more orders them.
-    const fn streamed(plain: &'static str, gated: &'static str, inputs: u32, columns: u32, stages: u32) -> Self {
-        let (rows, resident, threads) = (16, 2, (WARPS + 1) * 32);
-        let shared = stages * rows * 2 * columns + sums(inputs, rows);
-        Self { plain, gated, inputs, rows, resident, threads, shared }
-    }
-}
-
-/// Bytes of the warps' sums of a tile.
-const fn sums(inputs: u32, rows: u32) -> u32 {
-    WARPS * rows * (inputs + 1) * size_of::<f32>() as u32
-}
-
-const DIRECT: [Size; 4] = [
-    Size::direct("product_8", "gated_8", 8, 16, 2),
-    Size::direct("product_16", "gated_16", 16, 16, 2),
-    Size::direct("product_32", "gated_32", 32, 32, 1),
-    Size::direct("product_64", "gated_64", 64, 32, 1),
-];
-
-const STREAMED: [Size; 2] = [
-    Size::streamed("streamed_8", "streamed_gated_8", 8, 1024, 3),
-    Size::streamed("streamed_16", "streamed_gated_16", 16, 512, 5),
-];
-
-/// Bytes of weights per multiprocessor below which starting the copy engine costs more than it gains.
-const WORTH_STREAMING: u64 = 48 * 1024;
 
 /// Of a block of the largest kernel that every device must run.
 pub(super) fn largest_shared() -> u32 {
@@ -90,8 +41,11 @@ pub(super) struct ProductKernels {
 }
 
 impl ProductKernels {
-    /// `shared_limit` is what a block of this device may have.
-    pub fn load(direct: &Module, streamed: &Module, shared_limit: u32) -> Result<Self, KernelError> {
+    /// Units of the streamed kernels.
+    pub const STREAMED: [&str; 3] = ["streamed", "held", "wide"];
+
+    /// `streamed` are [`Self::STREAMED`]; `shared_limit` is what a block of this device may have.
+    pub fn load(direct: &Module, streamed: &[Module; 3], shared_limit: u32) -> Result<Self, KernelError> {
         let pair = |size: &Size| -> Result<Loaded, KernelError> {
             Ok((*size, [direct.kernel(size.plain, size.shared)?, direct.kernel(size.gated, size.shared)?]))
         };
@@ -100,7 +54,8 @@ impl ProductKernels {
             if size.shared > shared_limit {
                 return Ok(None);
             }
-            let kernel = |name| streamed.optional(name, size.shared)?.map(Kernel::beside_streamed).transpose();
+            let unit = Self::STREAMED.iter().position(|unit| *unit == size.unit).expect("every size's unit is listed");
+            let kernel = |name| streamed[unit].optional(name, size.shared)?.map(Kernel::beside_streamed).transpose();
             let [plain, gated] = [size.plain, size.gated].map(kernel);
             Ok(plain?.zip(gated?).map(|(plain, gated)| (*size, [plain, gated])))
         };
@@ -110,11 +65,8 @@ impl ProductKernels {
 
     /// The kernel for a product, if one takes so many rows.
     fn choose(&self, product: &Product, gated: usize, multiprocessors: u32) -> Option<&Loaded> {
-        let bytes = u64::from(product.outputs) * u64::from(product.columns) * 2 * (1 + gated as u64);
-        let fits = |(size, _): &&Loaded| product.count <= size.inputs;
-        let worth = bytes >= WORTH_STREAMING * u64::from(multiprocessors);
-        let streamed = self.streamed.iter().find(fits).filter(|_| worth);
-        streamed.or_else(|| self.direct.iter().find(fits))
+        let suits = |(size, _): &&Loaded| size.suits(product, gated == 1, multiprocessors);
+        self.streamed.iter().chain(&self.direct).find(suits)
     }
 }
 
@@ -212,8 +164,7 @@ unsafe fn launch(launcher: &Launcher, kernels: &KernelSet, product: &Product, ga
         let (what, why) = (format!("{} rows", product.count), "it takes up to 64; more go to the matrix library");
         return Err(KernelError::Shape { kernel: "product", what, why });
     };
-    let outputs = if gated == 1 { size.rows / 2 } else { size.rows };
-    let tiles = product.outputs.div_ceil(outputs);
+    let tiles = size.tiles(product, gated == 1);
     let grid = [tiles.min(launcher.multiprocessors * size.resident), 1];
     let shape = Shape { grid, threads: size.threads, shared: size.shared };
     let product = Product { launch: kernels.product.launches.fetch_add(1, Ordering::Relaxed), ..*product };

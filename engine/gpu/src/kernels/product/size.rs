@@ -1,0 +1,164 @@
+//! Forms of the kernels, the twins of those in `kernels/product/*.cu`, and which product takes which.
+
+use super::Product;
+
+/// One size of the kernel.
+#[derive(Clone, Copy)]
+pub(super) struct Size {
+    /// The compiled source that has it.
+    pub unit: &'static str,
+    pub plain: &'static str,
+    pub gated: &'static str,
+    /// Most rows of activations.
+    inputs: u32,
+    /// Rows of weights in a tile.
+    pub rows: u32,
+    /// Blocks on a multiprocessor.
+    pub resident: u32,
+    pub threads: u32,
+    /// Bytes of dynamic shared memory.
+    pub shared: u32,
+    worth: Worth,
+}
+
+/// What products a kernel is for, beside its rows of activations.
+#[derive(Clone, Copy)]
+enum Worth {
+    Any,
+    /// Weights that the copy engine is worth starting for.
+    Large,
+    /// Weights for one block per multiprocessor, and rows that its registers hold.
+    Held,
+    /// The same, and no attention beside it: gates, or weights that take longer than attention does.
+    HeldAlone,
+    /// Weights for one block per multiprocessor, and tiles for nearly every multiprocessor.
+    Wide,
+    /// The same with tiles of 16 rows.
+    Deep,
+}
+
+/// Bytes of weights per multiprocessor below which starting the copy engine costs more than it gains, and those that one
+/// block has on their way at a time, below which two smaller blocks are faster.
+const WORTH_STREAMING: u64 = 48 * 1024;
+const WORTH_ONE_BLOCK: u64 = 192 * 1024;
+/// Bytes of weights per multiprocessor from which it matters little that attention's blocks have no room beside the kernel.
+const WORTH_ALL_ROOM: u64 = 1024 * 1024;
+/// Longest rows of activations that stay in registers, and what they are a multiple of.
+const HELD_COLUMNS: u32 = 4096;
+const HELD_SHARE: u32 = 64;
+/// Columns of a stage of one block per multiprocessor, and its multiplying warps.
+const ONE_BLOCK: [u32; 2] = [1024, 16];
+
+impl Size {
+    /// Weights go to registers of eight warps.
+    const fn direct(names: [&'static str; 2], inputs: u32, rows: u32, resident: u32) -> Self {
+        let [plain, gated] = names;
+        let (threads, shared) = (8 * 32, sums(inputs, rows, 8));
+        Self { unit: "product", plain, gated, inputs, rows, resident, threads, shared, worth: Worth::Any }
+    }
+
+    /// Weights go to shared memory, `stages` times `columns` columns of 16 rows, for `warps` warps; one more orders them.
+    const fn streamed(
+        unit: &'static str,
+        names: [&'static str; 2],
+        inputs: u32,
+        stages: [u32; 3],
+        rows: u32,
+        worth: Worth,
+    ) -> Self {
+        let ([plain, gated], [columns, stages, warps]) = (names, stages);
+        let shared = stages * 16 * 2 * columns + sums(inputs, 16, warps);
+        let (resident, threads) = (16 / warps, (warps + 1) * 32);
+        Self { unit, plain, gated, inputs, rows, resident, threads, shared, worth }
+    }
+
+    pub fn tiles(&self, product: &Product, gated: bool) -> u32 {
+        product.outputs.div_ceil(if gated { self.rows / 2 } else { self.rows })
+    }
+
+    /// Whether the kernel takes the product, and is worth it.
+    pub fn suits(&self, product: &Product, gated: bool, multiprocessors: u32) -> bool {
+        let bytes = u64::from(product.outputs) * u64::from(product.columns) * 2 * (1 + u64::from(gated));
+        let large = |least: u64| bytes >= least * u64::from(multiprocessors);
+        let held = product.columns <= HELD_COLUMNS && product.columns.is_multiple_of(HELD_SHARE);
+        let filled = 10 * u64::from(self.tiles(product, gated)) >= 9 * u64::from(multiprocessors);
+        product.count <= self.inputs
+            && match self.worth {
+                Worth::Any => true,
+                Worth::Large => large(WORTH_STREAMING),
+                Worth::Held => large(WORTH_ONE_BLOCK) && held,
+                Worth::HeldAlone => large(WORTH_ONE_BLOCK) && held && (gated || large(WORTH_ALL_ROOM)),
+                Worth::Wide => large(WORTH_ONE_BLOCK) && filled,
+                Worth::Deep => large(WORTH_ONE_BLOCK),
+            }
+    }
+}
+
+/// Bytes of the warps' sums of `rows` rows.
+const fn sums(inputs: u32, rows: u32, warps: u32) -> u32 {
+    warps * rows * (inputs + 1) * size_of::<f32>() as u32
+}
+
+/// By their rows: the first that suits is taken, so they are behind [`STREAMED`].
+pub(super) const DIRECT: [Size; 4] = [
+    Size::direct(["product_8", "gated_8"], 8, 16, 2),
+    Size::direct(["product_16", "gated_16"], 16, 16, 2),
+    Size::direct(["product_32", "gated_32"], 32, 32, 1),
+    Size::direct(["product_64", "gated_64"], 64, 32, 1),
+];
+
+/// The fastest first. Stages: as many as leave room for a block of attention, but where registers leave none.
+pub(super) const STREAMED: [Size; 8] = [
+    one_block("held", ["streamed_held_8", "streamed_gated_held_8"], [8, 16, 6], Worth::Held),
+    one_block("wide", ["streamed_wide_8", "streamed_gated_wide_8"], [8, 32, 6], Worth::Wide),
+    one_block("wide", ["streamed_deep_8", "streamed_gated_deep_8"], [8, 16, 6], Worth::Deep),
+    two_blocks(["streamed_8", "streamed_gated_8"], 8, 1024, 3),
+    one_block("held", ["streamed_held_16", "streamed_gated_held_16"], [16, 16, 6], Worth::HeldAlone),
+    one_block("wide", ["streamed_wide_16", "streamed_gated_wide_16"], [16, 32, 5], Worth::Wide),
+    one_block("wide", ["streamed_deep_16", "streamed_gated_deep_16"], [16, 16, 5], Worth::Deep),
+    two_blocks(["streamed_16", "streamed_gated_16"], 16, 512, 5),
+];
+
+/// `[inputs, rows of a tile, stages]`.
+const fn one_block(unit: &'static str, names: [&'static str; 2], sizes: [u32; 3], worth: Worth) -> Size {
+    let ([inputs, rows, stages], [columns, warps]) = (sizes, ONE_BLOCK);
+    Size::streamed(unit, names, inputs, [columns, stages, warps], rows, worth)
+}
+
+const fn two_blocks(names: [&'static str; 2], inputs: u32, columns: u32, stages: u32) -> Size {
+    Size::streamed("streamed", names, inputs, [columns, stages, 8], 16, Worth::Large)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a device of 132 multiprocessors takes for `[outputs, columns]` and so many rows.
+    fn chosen([outputs, columns]: [u32; 2], count: u32, gated: bool) -> &'static str {
+        let product = Product { outputs, columns, count, ..Product::default() };
+        let size = STREAMED.iter().chain(&DIRECT).find(|size| size.suits(&product, gated, 132)).expect("up to 64 rows");
+        if gated { size.gated } else { size.plain }
+    }
+
+    #[test]
+    fn each_product_has_the_form_that_was_measured_fastest() {
+        for (shape, count, gated, name) in [
+            ([4096, 4096], 1, false, "streamed_held_8"),
+            ([14336, 4096], 16, true, "streamed_gated_held_16"),
+            ([4096, 4096], 16, false, "streamed_wide_16"),
+            ([128_256, 4096], 16, false, "streamed_held_16"),
+            ([4096, 14336], 8, false, "streamed_wide_8"),
+            ([4096, 14336], 9, false, "streamed_wide_16"),
+            ([3072, 2048], 8, false, "streamed_8"),
+            ([8192, 2048], 8, true, "streamed_gated_held_8"),
+            ([2048, 2048], 1, false, "streamed_8"),
+            ([2048, 8192], 4, false, "streamed_deep_8"),
+            ([2048, 8192], 16, false, "streamed_deep_16"),
+            ([4096, 4088], 8, false, "streamed_wide_8"),
+            ([576, 576], 16, false, "product_16"),
+            ([4096, 4096], 17, false, "product_32"),
+        ] {
+            assert_eq!(chosen(shape, count, gated), name, "{shape:?}, {count} rows");
+        }
+    }
+}
