@@ -46,9 +46,9 @@ struct QuantisedArguments {
 constexpr u32 TILE_ROWS = 16;
 // Columns of a block of the weight.
 constexpr u32 BLOCK = 32;
-// A block has at most 512; so many must find registers on a multiprocessor, so that blocks of the next product do.
+// So many threads find registers on a multiprocessor: those of a block, and some of the next product's.
 constexpr u32 RESIDENT_THREADS = Stored::RESIDENT_THREADS;
-static_assert(RESIDENT_THREADS >= 512, "the twin of MOST_WARPS in src/kernels/quantised.rs");
+static_assert(RESIDENT_THREADS >= 512, "as many warps as a row of 1,536 columns needs: src/kernels/quantised.rs");
 // Sums of a warp: of eight rows of activations times a tile's rows.
 constexpr u32 OF_WARP = TILE_ROWS * 8;
 

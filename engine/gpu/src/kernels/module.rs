@@ -52,6 +52,19 @@ impl Module {
         }
         Ok(Kernel { function, name })
     }
+
+    /// Most threads of a block that find registers for the kernel.
+    pub fn most_threads(&self, kernel: Kernel) -> Result<u32, KernelError> {
+        let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
+        // SAFETY: the function is one of this module.
+        let threads = unsafe { result::function::get_function_attribute(kernel.function, attribute) };
+        let error = |error: result::DriverError| KernelError::Missing {
+            unit: self.unit.clone(),
+            kernel: kernel.name.to_owned(),
+            error: error.to_string(),
+        };
+        Ok(threads.map_err(error)?.unsigned_abs())
+    }
 }
 
 impl Kernel {

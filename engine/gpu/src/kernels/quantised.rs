@@ -10,35 +10,61 @@ use super::{Kernel, KernelError, KernelSet, Launcher};
 /// Rows of the weight in a tile, and bytes of the sums that a warp has of it for eight rows of activations.
 const TILE_ROWS: u32 = 16;
 const SUMS: u32 = TILE_ROWS * 8 * size_of::<f32>() as u32;
-/// Columns of a block, and blocks of columns that a warp has under way.
+/// Columns of a block.
 const BLOCK: u32 = 32;
-const AHEAD: u32 = 3;
-/// Of a block of threads: the twin of a limit in `kernels/quantised/quantised.cu`.
-const MOST_WARPS: u32 = 16;
 const CONVERT_THREADS: u32 = 256;
 
-/// Of the largest block of threads.
-pub(super) const LARGEST_SHARED: u32 = shared(2, MOST_WARPS);
+/// A kernel's sizes.
+#[derive(Clone, Copy)]
+struct Size {
+    name: &'static str,
+    /// Tiles of eight rows of activations.
+    tiles: u32,
+    /// Blocks of columns that a warp has under way, at most.
+    ahead: u32,
+    /// Most warps of a block, if the kernel's registers allow so many. A row of 1,536 columns is then under way as a whole.
+    warps: u32,
+}
 
-/// Bytes of shared memory of a block of `warps` for `tiles` times eight rows of activations: the sums of two tiles, and
-/// sums of squares.
-const fn shared(tiles: u32, warps: u32) -> u32 {
-    tiles * warps * (2 * SUMS + 8 * size_of::<f32>() as u32)
+/// For up to eight rows of activations, and for sixteen at once.
+const SIZES: [Size; 2] = [
+    Size { name: "quantised_8", tiles: 1, ahead: 3, warps: 16 },
+    Size { name: "quantised_16", tiles: 2, ahead: 2, warps: 24 },
+];
+
+/// Of the largest block of threads.
+pub(super) const LARGEST_SHARED: u32 = SIZES[1].shared(SIZES[1].warps);
+
+impl Size {
+    /// Bytes of shared memory of a block of `warps`: the sums of two tiles, and sums of squares.
+    const fn shared(self, warps: u32) -> u32 {
+        self.tiles * warps * (2 * SUMS + 8 * size_of::<f32>() as u32)
+    }
+}
+
+/// A kernel with the most warps that a block of it may have.
+#[derive(Clone, Copy)]
+struct Loaded {
+    kernel: Kernel,
+    warps: u32,
 }
 
 /// Kernels of one format.
 pub(super) struct QuantisedKernels {
     format: Format,
-    /// For up to eight rows of activations, and for sixteen at once.
-    products: [Kernel; 2],
+    /// In the order of [`SIZES`].
+    products: [Loaded; 2],
     convert: Kernel,
 }
 
 impl QuantisedKernels {
     pub fn load(module: &Module, format: Format) -> Result<Self, KernelError> {
-        let products =
-            [module.kernel("quantised_8", shared(1, MOST_WARPS))?, module.kernel("quantised_16", LARGEST_SHARED)?];
-        Ok(Self { format, products, convert: module.kernel("dequantise", 0)? })
+        let load = |size: Size| -> Result<Loaded, KernelError> {
+            let kernel = module.kernel(size.name, size.shared(size.warps))?;
+            Ok(Loaded { kernel, warps: size.warps.min(module.most_threads(kernel)? / 32) })
+        };
+        let [few, many] = SIZES.map(load);
+        Ok(Self { format, products: [few?, many?], convert: module.kernel("dequantise", 0)? })
     }
 }
 
@@ -109,13 +135,14 @@ pub unsafe fn quantised_product(
     if count == 0 || outputs == 0 || columns == 0 {
         return Ok(());
     }
-    let tiles_of_rows = if count <= 8 { 1 } else { 2 };
-    let kernel = of_format(kernels, format, "quantised_product")?.products[tiles_of_rows as usize - 1];
-    let warps = (columns / BLOCK).div_ceil(AHEAD).clamp(1, MOST_WARPS);
-    let shared = shared(tiles_of_rows, warps);
+    let which = usize::from(count > 8);
+    let Loaded { kernel, warps: most } = of_format(kernels, format, "quantised_product")?.products[which];
+    let size = SIZES[which];
+    let warps = (columns / BLOCK).div_ceil(size.ahead).min(most);
+    let shared = size.shared(warps);
     let tiles = outputs.div_ceil(if gate == 0 { TILE_ROWS } else { TILE_ROWS / 2 });
-    let resident = launcher.resident(kernel, warps * 32, shared)?;
-    let grid = [tiles.min(launcher.multiprocessors * resident), count.div_ceil(8 * tiles_of_rows)];
+    let resident = launcher.resident(kernel, warps * 32, shared)? * launcher.multiprocessors;
+    let grid = [tiles.min(resident), count.div_ceil(8 * size.tiles)];
     let shape = Shape { grid, threads: warps * 32, shared };
     // SAFETY: this function's contract; the argument is the kernel's.
     unsafe { launcher.launch(kernel, shape, product) }
