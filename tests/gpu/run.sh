@@ -81,8 +81,11 @@ racecheck() {
         begin "racecheck-${share%/*}" --tool racecheck --kernel-name-exclude kernel_substring=streamed "${small[@]}" $share \
             rows norm rope logits product fused attention fresh sampling
     done
-    ARCHWAY_FEATURES=$all,every_lane_arrives@streamed begin racecheck-streamed --tool racecheck \
-        --kernel-name kernel_substring=streamed "${small[@]}" streamed
+    local lanes=every_lane_arrives
+    for share in 1/4 2/4 3/4 4/4; do
+        ARCHWAY_FEATURES=$all,$lanes@streamed,$lanes@held,$lanes@wide begin "racecheck-streamed-${share%/*}" --tool racecheck \
+            --kernel-name kernel_substring=streamed "${small[@]}" $share streamed
+    done
     ARCHWAY_FEATURES=$all,fault_missing_barrier@norm timeout 100 compute-sanitizer --tool racecheck --error-exitcode 9 \
         "${small[@]}" norm >"$out/racecheck-planted.log" 2>&1
     [ $? = 9 ] && grep -q 'Race reported' "$out/racecheck-planted.log" || { echo "a missing barrier was not found" && bad=1; }

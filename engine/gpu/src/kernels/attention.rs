@@ -43,6 +43,10 @@ struct NearKernels {
 
 impl NearKernels {
     fn load(module: &Module, head: u32) -> Result<Option<Self>, KernelError> {
+        // Asking for what is not there would be an error to whoever watches the driver.
+        if !NEAR_HEADS.contains(&head) {
+            return Ok(None);
+        }
         let kernel = |name, pairs| {
             let kernel = module.optional(name, near_shared(head, pairs, NEAR_ROWS as u32))?;
             kernel.map(Kernel::beside_streamed).transpose()
@@ -56,6 +60,8 @@ impl NearKernels {
     }
 }
 
+/// Heads that they are compiled for: the twin of a condition in `kernels/attention/near.cuh`.
+const NEAR_HEADS: [u32; 2] = [64, 128];
 /// Longest context for which a pass is recorded that attends from registers: every warp of a cluster then has at most two
 /// pages.
 pub(crate) const NEAR_CONTEXT: usize = 1024;

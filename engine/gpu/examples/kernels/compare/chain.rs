@@ -6,19 +6,17 @@ use engine_cpu::kernels::{Compute, Pool, Precision};
 use engine_gpu::kernels::{self, Product, SQUARES};
 use half::bf16;
 
-use super::Report;
 use super::product::linear;
+use super::{ROUNDING, Report};
 use crate::random::floats;
 use crate::rig::{Failure, Memory, Rig, launched};
 
 const EPSILON: f32 = 1e-5;
 /// Sums in f32 in another order.
 const SUMS: f64 = 1e-5;
-/// One rounding to bf16.
-const ROUNDING: f64 = 3e-3;
 /// One of the residual stream, one of its product with the norm's weight, one of the output. A gated product has the errors
 /// of both of its factors.
-const ROUNDINGS: f64 = 6e-3;
+const ROUNDINGS: f64 = 3.0 * ROUNDING;
 /// At and off the edges of the kernels' rows.
 const COUNTS: [usize; 8] = [1, 2, 7, 8, 9, 16, 33, 64];
 /// Columns of the first product, width of the residual stream, rows of the second weight: small ones, whose weights go to
