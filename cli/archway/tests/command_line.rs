@@ -45,6 +45,21 @@ fn a_missing_path_is_named_and_its_cause_is_said_once() {
 }
 
 #[test]
+fn an_unknown_gpu_is_named_once_with_those_that_are_known() {
+    let shape = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/shapes/llama-3.1-8b.json");
+    let (code, out, err) = run(&["plan", shape, "--gpu", "h2000"]);
+    assert_eq!((code, out.as_str()), (2, ""), "{err}");
+    assert!(err.contains("h200, ") && err.matches("there is no record `h2000`").count() == 1, "{err}");
+}
+
+#[test]
+fn a_draft_head_in_place_of_a_model_is_told_where_it_belongs() {
+    let head = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/eagle3-smollm2");
+    let (code, _, err) = run(&["serve", head, "--device", "cpu"]);
+    assert!(code == 2 && err.contains("--speculative-draft-model-path"), "{code}: {err}");
+}
+
+#[test]
 fn settings_are_shown_with_who_set_them() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     writeln!(file, "tp-size: 2\nport: 9000").unwrap();

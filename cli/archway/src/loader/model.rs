@@ -54,7 +54,13 @@ fn plan(request: &PlanRequest) -> Result<Plan> {
         bail!("the plan is refused, nothing was loaded\n\n{plan}");
     }
     if !plan.model.servable {
-        bail!("the engine has no forward pass for {}; `archway plan` can still plan it", plan.model.architecture);
+        let architecture = &plan.model.architecture;
+        if architecture.contains("Eagle3") {
+            bail!(
+                "{architecture} is a head that drafts for another model: serve that, and name this with --speculative-draft-model-path"
+            );
+        }
+        bail!("the engine has no forward pass for {architecture}; `archway plan` can still plan it");
     }
     Ok(plan)
 }

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 /// Why there is no compiled kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
-    #[error("{0}. Or make a pack of kernels elsewhere with `archway kernels build`, and name it with `--kernels`")]
+    #[error("{0}")]
     NoCompiler(String),
     #[error("the pack of kernels has no {unit} for {target}, and there is no compiler to make it: {missing}")]
     NotInPack { unit: String, target: String, missing: String },

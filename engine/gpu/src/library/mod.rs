@@ -74,10 +74,10 @@ impl Library {
 
     const fn remedy(self) -> &'static str {
         match self {
-            Self::Driver => "install the NVIDIA driver (R570 or newer), or use --device cpu",
+            Self::Driver => "install the NVIDIA driver (R570 or newer); --device cpu serves models without it",
             Self::Nvrtc => {
-                "install a CUDA 12 or 13 toolkit or the Python package nvidia-cuda-nvrtc, or serve from a pack made by \
-                 `archway kernels build`"
+                "install a CUDA 12 or 13 toolkit or the Python package nvidia-cuda-nvrtc, or serve with --kernels and a pack \
+                 that `archway kernels build` made elsewhere"
             }
             Self::CublasLt => "install a CUDA 12 or 13 toolkit or the Python package nvidia-cublas",
             Self::Nccl => "install libnccl2 or the Python package nvidia-nccl-cu13; one GPU works without it",
