@@ -1,5 +1,5 @@
 //! [`Backend`] on a GPU: each operation unpacks its arguments and launches a kernel. Nothing waits for the device but
-//! [`Backend::read`] and [`Backend::read_choices`]; nothing allocates after the first step's buffers are there.
+//! [`Backend::read`], [`Backend::read_choices`] and [`Backend::take_choices`]; nothing allocates after the first step's buffers are there.
 
 mod cut;
 mod draws;

@@ -174,7 +174,7 @@ pub struct Attend {
 pub enum Near {
     /// Every sequence has one row.
     OneRow,
-    /// All rows are of one sequence.
+    /// A sequence may have several; tiles are no more than those of as many rows of one sequence.
     Rows,
 }
 
