@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use crate::admission::Admission;
 use crate::auth::Keys;
+use crate::body::BodyRoom;
 use crate::error::ApiError;
 use crate::metrics::Metrics;
 use crate::service::Service;
@@ -53,6 +54,7 @@ pub struct App {
     pub settings: Settings,
     pub keys: Keys,
     pub admission: Arc<Admission>,
+    pub bodies: BodyRoom,
     /// Seconds since 1970.
     pub started: u64,
     start: Instant,
@@ -65,6 +67,7 @@ impl App {
     pub fn new(settings: Settings) -> Arc<Self> {
         Arc::new(Self {
             keys: Keys::new(&settings.api_keys),
+            bodies: BodyRoom::new(settings.limits.body_bytes),
             settings,
             admission: Arc::new(Admission::default()),
             started: crate::answer::now(),

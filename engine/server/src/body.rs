@@ -6,20 +6,54 @@ use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
+use crate::app::App;
 use crate::error::ApiError;
-use crate::settings::Settings;
 
 /// Pauses of a client's full patience that a whole body may take.
 const PAUSES: u32 = 10;
+/// Largest bodies that have room at once.
+const LARGEST_AT_ONCE: usize = 16;
 
-/// Reads a JSON body. Errors: one that is larger than the settings allow, that does not come, or that is none.
-pub async fn read<T: DeserializeOwned>(headers: &HeaderMap, body: Body, settings: &Settings) -> Result<T, ApiError> {
+/// Memory for bodies that are being read, over all connections: many clients that each send a part of a large body and
+/// then wait must not fill it.
+pub struct BodyRoom {
+    bytes: Semaphore,
+    /// Of one body.
+    limit: usize,
+}
+
+impl BodyRoom {
+    pub fn new(limit: usize) -> Self {
+        let bytes = Semaphore::new(limit.saturating_mul(LARGEST_AT_ONCE).min(Semaphore::MAX_PERMITS));
+        Self { bytes, limit }
+    }
+
+    /// Room for one more piece, beside what the body has already.
+    fn widen<'a>(&'a self, held: &mut Option<SemaphorePermit<'a>>, bytes: usize) -> Result<(), ApiError> {
+        let more = u32::try_from(bytes).ok().and_then(|bytes| self.bytes.try_acquire_many(bytes).ok());
+        let more = more.ok_or_else(|| {
+            let message = "other requests' bodies take all the memory that this server has for them; try again later";
+            ApiError::unavailable("bodies_full", message)
+        })?;
+        match held {
+            Some(held) => held.merge(more),
+            None => *held = Some(more),
+        }
+        Ok(())
+    }
+}
+
+/// Reads a JSON body. Errors: one that is larger than the settings allow, that does not come, that has no room, or that is
+/// none.
+pub async fn read<T: DeserializeOwned>(headers: &HeaderMap, body: Body, app: &App) -> Result<T, ApiError> {
     require_json(headers)?;
-    let (limit, patience) = (settings.limits.body_bytes, settings.patience);
-    let whole = timeout(patience * PAUSES, collect(body, limit, patience)).await;
-    parse(&whole.unwrap_or_else(|_| Err(too_slow(patience * PAUSES)))?)
+    let patience = app.settings.patience;
+    let whole = timeout(patience * PAUSES, collect(body, &app.bodies, patience)).await;
+    let (bytes, _held) = whole.unwrap_or_else(|_| Err(too_slow(patience * PAUSES)))?;
+    parse(&bytes)
 }
 
 /// Only `application/json`: a web page can post any other type to a server on the same machine without being asked.
@@ -39,15 +73,25 @@ fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
     refused(format!("the content type must be `application/json`, not `{essence}`"))
 }
 
-async fn collect(body: Body, limit: usize, patience: Duration) -> Result<Vec<u8>, ApiError> {
+/// The body, and the room that it takes until it is dropped.
+async fn collect(
+    body: Body,
+    room: &BodyRoom,
+    patience: Duration,
+) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>), ApiError> {
+    let limit = room.limit;
     if body.size_hint().lower() > limit as u64 {
         return Err(too_large(limit));
     }
-    let (mut body, mut bytes) = (Limited::new(body, limit), Vec::new());
+    let (mut body, mut bytes, mut held) = (Limited::new(body, limit), Vec::new(), None);
     loop {
         match timeout(patience, body.frame()).await {
-            Ok(None) => return Ok(bytes),
-            Ok(Some(Ok(frame))) => bytes.extend(frame.into_data().unwrap_or_default()),
+            Ok(None) => return Ok((bytes, held)),
+            Ok(Some(Ok(frame))) => {
+                let piece = frame.into_data().unwrap_or_default();
+                room.widen(&mut held, piece.len())?;
+                bytes.extend(piece);
+            }
             Ok(Some(Err(error))) if error.is::<LengthLimitError>() => return Err(too_large(limit)),
             Ok(Some(Err(error))) => {
                 let message = format!("the body ended early: {error}");
@@ -121,6 +165,20 @@ mod tests {
 
     fn refuse(text: &str) -> ApiError {
         parse::<Object<ChatCompletionRequest>>(text.as_bytes()).unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn bodies_that_wait_cannot_take_all_memory() {
+        let (room, patience) = (BodyRoom::new(10), Duration::from_secs(1));
+        let body = || collect(Body::from("0123456789"), &room, patience);
+        let mut inside = Vec::new();
+        for _ in 0..LARGEST_AT_ONCE {
+            inside.push(body().await.unwrap());
+        }
+        let refused = body().await.unwrap_err();
+        assert_eq!((refused.status, refused.code), (StatusCode::SERVICE_UNAVAILABLE, Some("bodies_full")));
+        inside.pop();
+        assert_eq!(body().await.unwrap().0, b"0123456789");
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub struct Options {
     /// Keys of which clients must present one.
     #[arg(long, num_args = 1.., value_name = "KEY", help_heading = "Server")]
     pub api_key: Option<Vec<String>>,
-    /// Largest request body.
+    /// Largest request body. All bodies that are being read may have sixteen times as much together; beyond it 503.
     #[arg(long, value_name = "SIZE", help_heading = "Server")]
     pub max_body_size: Option<Bytes>,
     /// Largest number of outputs for a prompt (`n`).
