@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use crate::app::App;
 use crate::error::ApiError;
+use crate::words::in_words;
 
 /// Pauses of a client's full patience that a whole body may take.
 const PAUSES: u32 = 10;
@@ -140,21 +141,6 @@ fn explain<T: DeserializeOwned>(bytes: &[u8]) -> ApiError {
 
 fn not_json(reason: &str) -> ApiError {
     ApiError::new(StatusCode::BAD_REQUEST, format!("the body is not valid JSON: {reason}")).with_code("invalid_json")
-}
-
-/// Replaces the names of Rust types in a parser's message.
-fn in_words(message: &str) -> String {
-    [
-        ("expected f32", "expected a number"),
-        ("expected u32", "expected a whole number from 0 to 4294967295"),
-        ("expected i32", "expected a whole number from -2147483648 to 2147483647"),
-        ("expected i64", "expected a whole number of 64 bits"),
-        ("expected a sequence", "expected a list"),
-        ("expected a map", "expected an object"),
-        ("expected a boolean", "expected true or false"),
-    ]
-    .iter()
-    .fold(message.to_owned(), |message, (from, to)| message.replace(from, to))
 }
 
 #[cfg(test)]
