@@ -71,6 +71,9 @@ fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
     if essence.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
+    if essence.is_empty() {
+        return refused("the header Content-Type is missing; it must be `application/json`".to_owned());
+    }
     refused(format!("the content type must be `application/json`, not `{essence}`"))
 }
 
