@@ -47,6 +47,9 @@ impl EngineCollector {
         add("vllm:spec_decode_num_drafts", "Speculative steps", stats.drafts)?;
         add("vllm:spec_decode_num_draft_tokens", "Tokens drafted", stats.drafted_tokens)?;
         add("vllm:spec_decode_num_accepted_tokens", "Drafted tokens accepted", stats.accepted_tokens)?;
+        add("archway_engine_steps", "Steps of the engine", stats.steps)?;
+        let following = stats.following_steps;
+        add("archway_engine_steps_ahead", "Those submitted before the tokens of the step before were read", following)?;
         let failures = stats.integrity_failures;
         add("archway_prefix_cache_integrity_failures", "Cached pages that failed their check", failures)
     }

@@ -54,6 +54,8 @@ async fn metrics_follow_the_requests() {
         "vllm:num_requests_waiting_by_reason{engine=\"0\",model_name=\"mock\",reason=\"capacity\"} 0",
         "vllm:admission_rejections_total{engine=\"0\",model_name=\"mock\",reason=\"max_num_queued_reqs\"} 0",
         "# TYPE vllm:num_preemptions_total counter",
+        "# TYPE archway_engine_steps_total counter",
+        "# TYPE archway_engine_steps_ahead_total counter",
     ] {
         let found = text.lines().any(|found| found == line || found.starts_with(&format!("{line}.")));
         assert!(found, "{line} is missing in\n{text}");
