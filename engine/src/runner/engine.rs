@@ -77,7 +77,8 @@ impl Engine {
         let thread = std::thread::Builder::new().name("engine".into()).spawn(move || {
             worker.run();
             drop(ending);
-        })?;
+        });
+        let thread = thread.map_err(StartError::Thread)?;
         let end = End { ended: Mutex::new(ended), thread: thread.thread().id() };
         Ok(Self { shared, commands: sender, _end: Arc::new(end) })
     }

@@ -23,7 +23,7 @@ pub enum StartError {
     #[error("the executor's capacity cannot serve: {0}")]
     Capacity(String),
     #[error("the engine's thread cannot start: {0}")]
-    Thread(#[from] std::io::Error),
+    Thread(std::io::Error),
 }
 
 /// Whether the engine takes requests.

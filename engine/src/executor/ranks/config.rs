@@ -139,5 +139,5 @@ pub enum StartError {
     #[error("rank {rank} panicked while it loaded: {message}")]
     Panic { rank: usize, message: String },
     #[error("a rank's thread cannot be started: {0}")]
-    Thread(#[from] std::io::Error),
+    Thread(std::io::Error),
 }

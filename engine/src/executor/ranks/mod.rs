@@ -75,7 +75,8 @@ impl RanksExecutor {
                 steps: steps_of_rank,
                 replies: sender.clone(),
             };
-            std::thread::Builder::new().name(format!("rank {rank}")).spawn(move || thread.run(agreement))?;
+            let builder = std::thread::Builder::new().name(format!("rank {rank}"));
+            builder.spawn(move || thread.run(agreement)).map_err(StartError::Thread)?;
             steps.push(step_sender);
         }
         let poison = Box::new(move |message: &str| factory.poison(message));

@@ -34,13 +34,26 @@ pub enum PlanError {
     #[error("there is no place `{id}` in {project} {version}; known are {known}")]
     UnknownPlace { id: String, project: String, version: String, known: String },
     #[error("cannot edit: {0}")]
-    Source(#[from] SourceError),
+    Source(SourceError),
     #[error(
         "{path}: the edited text does not read back as intended ({why}), so nothing was written; this is a fault of capdb"
     )]
     ReadBack { path: String, why: String },
     #[error("the database is broken: {0}")]
-    Record(#[from] RecordError),
+    Record(RecordError),
+}
+
+// The messages hold their causes'; as sources these would be printed twice.
+impl From<SourceError> for PlanError {
+    fn from(error: SourceError) -> Self {
+        Self::Source(error)
+    }
+}
+
+impl From<RecordError> for PlanError {
+    fn from(error: RecordError) -> Self {
+        Self::Record(error)
+    }
 }
 
 impl Plan {

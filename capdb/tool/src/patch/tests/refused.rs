@@ -70,6 +70,7 @@ fn unknown_releases_shapes_and_places_are_not_guessed() {
     let options = Options { only: vec![gate], force: true, allow_guessed: true };
     let error = Installation::new("0.5.15", GUARDED).plan("rtx-pro-6000", &options).unwrap_err();
     assert!(error.to_string().contains("is_sm120_supported"), "{error}");
+    assert!(std::error::Error::source(&error).is_none(), "the message holds its cause, which would be printed twice");
 }
 
 #[test]

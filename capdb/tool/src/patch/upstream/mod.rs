@@ -22,9 +22,22 @@ use super::release::Release;
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamError {
     #[error("the database is broken: {0}")]
-    Lookup(#[from] LookupError),
+    Lookup(LookupError),
     #[error("the database is broken: {0}")]
-    Record(#[from] RecordError),
+    Record(RecordError),
+}
+
+// The messages hold their causes'; as sources these would be printed twice.
+impl From<LookupError> for UpstreamError {
+    fn from(error: LookupError) -> Self {
+        Self::Lookup(error)
+    }
+}
+
+impl From<RecordError> for UpstreamError {
+    fn from(error: RecordError) -> Self {
+        Self::Record(error)
+    }
 }
 
 /// A place that could not be read.
