@@ -50,6 +50,8 @@ __device__ __forceinline__ float norm_factor(const ProductArguments& a, u32 row)
     u32 slots = a.columns / SQUARES;
     const float* squares = a.input_squares + static_cast<u64>(a.input_rows != nullptr ? a.input_rows[row] : row) * slots;
     float sum = 0.0f;
+    // A turn or two: copies of it would take registers that hold activations.
+#pragma unroll 1
     for (u32 first = threadIdx.x % WARP; first < slots; first += AT_ONCE * WARP) {
         // All of them are on their way before the first is added.
         float values[AT_ONCE];
@@ -216,17 +218,17 @@ struct Epilogue {
     }
 };
 
-// Inputs of a lane: row `group` of each tile of 8, 16 bytes from column `first` on. Zero where there is none.
+// Inputs of a lane: row `group` of each tile of 8, 16 bytes from column `first` on. Where there is none it is another one's:
+// nobody stores what comes of such a row, and weights of such a column are zeros. So no load depends on a condition, which
+// would have every few of them arrive before the next are asked for.
 template <u32 INPUT_TILES>
 __device__ __forceinline__ void load_inputs(const ProductArguments& a, Vector16 (&inputs)[INPUT_TILES], u32 first) {
+    u32 column = first < a.columns ? first : 0;
 #pragma unroll
     for (u32 tile = 0; tile < INPUT_TILES; ++tile) {
         u32 row = 8 * tile + threadIdx.x % WARP / 4;
-        Vector16 vector = {};
-        if (row < a.count && first < a.columns) {
-            vector = load16(a.input + static_cast<u64>(row) * a.columns + first);
-        }
-        inputs[tile] = vector;
+        row = row < a.count ? row : a.count - 1;
+        inputs[tile] = load16(a.input + static_cast<u64>(row) * a.columns + column);
     }
 }
 

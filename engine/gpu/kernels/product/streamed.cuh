@@ -23,6 +23,8 @@ struct Streamed : Stages<FORM, GATED> {
     // Where few warps multiply, products go to two sums in turns: neither waits for the other.
     static constexpr u32 CHAINS = FORM::WARPS < 16 ? 2 : 1;
     using TileSums = Sums[GROUPS][CHAINS][INPUT_TILES];
+    // One block per multiprocessor takes columns in whole shares: a warp has all of its own of a chunk, or none.
+    static constexpr bool WHOLE = FORM::PER_MULTIPROCESSOR == 1;
     // Weights are the tensor cores' left tile. Where two tiles of inputs are held, these are, and the sums of `[half]` are
     // those of eight rows of the weight each: fewer weights are in registers at once.
     static constexpr bool TURNED = FORM::HELD && INPUT_TILES == 2;
@@ -77,8 +79,7 @@ struct Streamed : Stages<FORM, GATED> {
 #pragma unroll
         for (u32 i = 0; i < 2; ++i) {
             u32 block = block_in_turn(i);
-            // Held shares are whole ones.
-            if (FORM::HELD || column + block * BLOCK < a.columns) {
+            if (WHOLE || column + block * BLOCK < a.columns) {
                 low[i] = load16(from + block * BLOCK * 2);
                 high[i] = load16(from + 8 * ROW_BYTES + block * BLOCK * 2);
             }
@@ -114,7 +115,7 @@ struct Streamed : Stages<FORM, GATED> {
         Sums (&sums)[CHAINS][INPUT_TILES], const Inputs& inputs, u32 place, u32 chunk) const {
         const u8* from = stages + place * Base::STAGE_BYTES + threadIdx.x % WARP / 4 * ROW_BYTES + own_columns() * 2;
         u32 read = 0;
-        if (!FORM::HELD || chunk * COLUMNS + threadIdx.x / WARP * SHARE < a.columns) {
+        if (!WHOLE || chunk * COLUMNS + threadIdx.x / WARP * SHARE < a.columns) {
 #pragma unroll
             for (u32 block = 0; block < BLOCKS; block += 2) {
                 if constexpr (TURNED) {

@@ -1,5 +1,5 @@
 // Products of long rows, whose weights the copy engine brings, one block per multiprocessor. Tiles of 32 rows read activations
-// half as often; where there are too few of them, tiles are of 16 rows.
+// half as often; where there are too few of them, tiles are of 16 rows. Columns are a multiple of 64.
 #include "streamed.cuh"
 
 #if ARCHWAY_HAS_TMA

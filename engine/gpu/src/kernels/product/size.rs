@@ -43,11 +43,11 @@ const WORTH_STREAMING: u64 = 48 * 1024;
 const WORTH_ONE_BLOCK: u64 = 192 * 1024;
 /// Bytes of weights per multiprocessor from which it matters little that attention's blocks have no room beside the kernel.
 const WORTH_ALL_ROOM: u64 = 1024 * 1024;
-/// Longest rows of activations that stay in registers, and what they are a multiple of.
+/// Longest rows of activations that stay in registers.
 const HELD_COLUMNS: u32 = 4096;
-const HELD_SHARE: u32 = 64;
-/// Columns of a stage of one block per multiprocessor, and its multiplying warps.
+/// Columns of a stage of one block per multiprocessor, and its multiplying warps, which take whole shares of a row.
 const ONE_BLOCK: [u32; 2] = [1024, 16];
+const SHARE: u32 = ONE_BLOCK[0] / ONE_BLOCK[1];
 
 impl Size {
     /// Weights go to registers of eight warps.
@@ -80,16 +80,17 @@ impl Size {
     pub fn suits(&self, product: &Product, gated: bool, multiprocessors: u32) -> bool {
         let bytes = u64::from(product.outputs) * u64::from(product.columns) * 2 * (1 + u64::from(gated));
         let large = |least: u64| bytes >= least * u64::from(multiprocessors);
-        let held = product.columns <= HELD_COLUMNS && product.columns.is_multiple_of(HELD_SHARE);
+        let one_block = large(WORTH_ONE_BLOCK) && product.columns.is_multiple_of(SHARE);
+        let held = one_block && product.columns <= HELD_COLUMNS;
         let filled = 10 * u64::from(self.tiles(product, gated)) >= 9 * u64::from(multiprocessors);
         product.count <= self.inputs
             && match self.worth {
                 Worth::Any => true,
                 Worth::Large => large(WORTH_STREAMING),
-                Worth::Held => large(WORTH_ONE_BLOCK) && held,
-                Worth::HeldAlone => large(WORTH_ONE_BLOCK) && held && (gated || large(WORTH_ALL_ROOM)),
-                Worth::Wide => large(WORTH_ONE_BLOCK) && filled,
-                Worth::Deep => large(WORTH_ONE_BLOCK),
+                Worth::Held => held,
+                Worth::HeldAlone => held && (gated || large(WORTH_ALL_ROOM)),
+                Worth::Wide => one_block && filled,
+                Worth::Deep => one_block,
             }
     }
 }
@@ -154,7 +155,7 @@ mod tests {
             ([2048, 2048], 1, false, "streamed_8"),
             ([2048, 8192], 4, false, "streamed_deep_8"),
             ([2048, 8192], 16, false, "streamed_deep_16"),
-            ([4096, 4088], 8, false, "streamed_wide_8"),
+            ([4096, 4088], 8, false, "streamed_8"),
             ([576, 576], 16, false, "product_16"),
             ([4096, 4096], 17, false, "product_32"),
         ] {
