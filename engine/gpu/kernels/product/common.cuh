@@ -96,8 +96,10 @@ struct Epilogue {
         return GATED && row / 8 % 2 == 1 ? output + a.outputs : output;
     }
 
+    // Of the first `inputs` rows of activations: the others are none.
     template <u32 ROW_TILES, u32 INPUT_TILES>
-    static __device__ __forceinline__ void write(float* shared, const Sums (&sums)[ROW_TILES][INPUT_TILES]) {
+    static __device__ __forceinline__ void write(
+        float* shared, const Sums (&sums)[ROW_TILES][INPUT_TILES], u32 inputs) {
         u32 group = threadIdx.x % WARP / 4, place = threadIdx.x % 4;
         float* mine = shared + threadIdx.x / WARP * OF_WARP;
 #pragma unroll
@@ -107,7 +109,10 @@ struct Epilogue {
 #pragma unroll
                 for (u32 i = 0; i < 4; ++i) {
                     u32 at = 16 * row + 8 * (i / 2) + group;
-                    mine[at * STRIDE + 8 * tile + 2 * place + i % 2] = sums[row][tile].values[i];
+                    u32 input = 8 * tile + 2 * place + i % 2;
+                    if (input < inputs) {
+                        mine[at * STRIDE + input] = sums[row][tile].values[i];
+                    }
                 }
             }
         }

@@ -106,7 +106,7 @@ struct Product {
         if (at.chunk + 1 < chunks) {
             return;
         }
-        Tile::write(shared, sums);
+        Tile::write(shared, sums, a.count);
         clear();
         __syncthreads();
         Tile::store(a, shared, factors, at.tile, [this](u32 input, u32 output) {

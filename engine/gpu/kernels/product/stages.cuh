@@ -7,12 +7,14 @@
 
 #if ARCHWAY_HAS_TMA
 
-// A stage is COLUMNS columns of 16 rows of the weight, of which each of WARPS warps multiplies its share; a tile is GROUPS
-// times 16 rows. The activations of KEPT chunks of columns are in registers: with HELD for good, so that there is room for
-// whole rows of them, otherwise those of the chunk at hand and of the ones behind it.
-template <u32 INPUT_TILES_, u32 WARPS_, u32 COLUMNS_, u32 STAGES_, u32 KEPT_, bool HELD_, u32 GROUPS_, u32 PER_MULTIPROCESSOR_>
+// For up to INPUTS rows of activations. A stage is COLUMNS columns of 16 rows of the weight, of which each of WARPS warps
+// multiplies its share; a tile is GROUPS times 16 rows. The activations of KEPT chunks of columns are in registers: with HELD
+// for good, so that there is room for whole rows of them, otherwise those of the chunk at hand and of the ones behind it.
+template <u32 INPUTS_, u32 WARPS_, u32 COLUMNS_, u32 STAGES_, u32 KEPT_, bool HELD_, u32 GROUPS_, u32 PER_MULTIPROCESSOR_>
 struct Form {
-    static constexpr u32 INPUT_TILES = INPUT_TILES_, WARPS = WARPS_, COLUMNS = COLUMNS_, STAGES = STAGES_, KEPT = KEPT_;
+    static constexpr u32 INPUTS = INPUTS_, WARPS = WARPS_, COLUMNS = COLUMNS_, STAGES = STAGES_, KEPT = KEPT_;
+    // Tiles of 8 rows of activations.
+    static constexpr u32 INPUT_TILES = (INPUTS + 7) / 8;
     static constexpr bool HELD = HELD_;
     static constexpr u32 GROUPS = GROUPS_, PER_MULTIPROCESSOR = PER_MULTIPROCESSOR_;
     static constexpr u32 THREADS = (WARPS + 1) * WARP;
@@ -45,7 +47,7 @@ struct Stages {
     static constexpr u32 INPUT_TILES = FORM::INPUT_TILES, WARPS = FORM::WARPS, GROUPS = FORM::GROUPS;
     static constexpr u32 COLUMNS = FORM::COLUMNS, STAGES = FORM::STAGES;
     static constexpr u32 ROWS = 16;
-    using Tile = Epilogue<ROWS, 8 * INPUT_TILES, GATED, WARPS>;
+    using Tile = Epilogue<ROWS, FORM::INPUTS, GATED, WARPS>;
     // Without padding: the copy engine writes rows that start off a line of 128 bytes more slowly.
     static constexpr u32 ROW_BYTES = COLUMNS * 2;
     static constexpr u32 STAGE_BYTES = ROWS * ROW_BYTES;
@@ -53,11 +55,9 @@ struct Stages {
     struct Barriers {
         u64 full[STAGES];
         u64 empty[STAGES];
-        // The warps' sums have been read.
-        u64 summed;
         // Of each stage: the tile, or NONE behind the last.
         u32 tile_of[STAGES];
-        float factors[8 * INPUT_TILES];
+        float factors[FORM::INPUTS];
     };
 
     const ProductArguments& a;

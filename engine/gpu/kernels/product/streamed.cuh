@@ -23,8 +23,8 @@ struct Streamed : Stages<FORM, GATED> {
     // Where few warps multiply, products go to two sums in turns: neither waits for the other.
     static constexpr u32 CHAINS = FORM::WARPS < 16 ? 2 : 1;
     using TileSums = Sums[GROUPS][CHAINS][INPUT_TILES];
-    // One block per multiprocessor takes columns in whole shares: a warp has all of its own of a chunk, or none.
-    static constexpr bool WHOLE = FORM::PER_MULTIPROCESSOR == 1;
+    // Whether columns come in whole shares: a warp has all of its own of a chunk, or none.
+    static constexpr bool WHOLE = FORM::HELD || FORM::PER_MULTIPROCESSOR == 1;
     // Weights are the tensor cores' left tile. Where two tiles of inputs are held, these are, and the sums of `[half]` are
     // those of eight rows of the weight each: fewer weights are in registers at once.
     static constexpr bool TURNED = FORM::HELD && INPUT_TILES == 2;
@@ -32,8 +32,8 @@ struct Streamed : Stages<FORM, GATED> {
     // Where a multiplying warp is.
     struct Cursor {
         Turn turn;
-        // Parity of the barrier behind which the sums may be written.
-        u32 summed = 1;
+        // Groups of rows that are finished.
+        u32 finished = 0;
     };
 
     float* sums_of_warps;
@@ -144,7 +144,7 @@ struct Streamed : Stages<FORM, GATED> {
 
     // Of the thread's output in a tile, which has no more outputs than there are threads.
     __device__ __forceinline__ Before before_tile(u32 tile) const {
-        static_assert(Tile::OUTPUTS * 8 * INPUT_TILES <= THREADS, "a thread stores once");
+        static_assert(Tile::OUTPUTS * FORM::INPUTS <= THREADS, "a thread stores once");
         Before before;
         u32 row, input, output;
         if (!GATED && a.residual != nullptr && Tile::place(a, tile, threadIdx.x, row, input, output)) {
@@ -153,12 +153,19 @@ struct Streamed : Stages<FORM, GATED> {
         return before;
     }
 
+    __device__ __forceinline__ void load_before(Before (&before)[GROUPS], u32 tile) const {
+#pragma unroll
+        for (u32 group = 0; group < GROUPS; ++group) {
+            before[group] = before_tile(tile * GROUPS + group);
+        }
+    }
+
     // The block's sums of a tile, in the order of the warps.
     __device__ __forceinline__ void finish(Cursor& at, u32 tile, TileSums& sums, const Before (&before)[GROUPS]) const {
 #pragma unroll
         for (u32 group = 0; group < GROUPS; ++group) {
-            barrier_wait(&shared.summed, at.summed);
-            at.summed ^= 1;
+            // Whoever reads what was written two turns ago has met the others since.
+            float* buffer = sums_of_warps + at.finished % 2 * Tile::FLOATS;
             Sums whole[1][INPUT_TILES];
 #pragma unroll
             for (u32 tile = 0; tile < INPUT_TILES; ++tile) {
@@ -170,18 +177,15 @@ struct Streamed : Stages<FORM, GATED> {
                 sums[group][0][tile] = sums[group][CHAINS - 1][tile] = Sums{};
             }
             if constexpr (TURNED) {
-                Tile::write_turned(sums_of_warps, whole[0]);
+                Tile::write_turned(buffer, whole[0]);
             } else {
-                Tile::write(sums_of_warps, whole);
+                Tile::write(buffer, whole, a.count);
             }
             // The multiplying warps alone.
             asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
             const Before& mine = before[group];
-            Tile::store(a, sums_of_warps, shared.factors, tile * GROUPS + group, [&](u32, u32) { return mine; });
-            __syncwarp();
-            if (threadIdx.x % WARP < ARRIVALS) {
-                barrier_arrive(&shared.summed);
-            }
+            Tile::store(a, buffer, shared.factors, tile * GROUPS + group, [&](u32, u32) { return mine; });
+            ++at.finished;
         }
     }
 
@@ -221,6 +225,11 @@ struct Streamed : Stages<FORM, GATED> {
         for (u32 kept = 0; kept < KEPT; ++kept) {
             load(inputs[kept], chunk_at(kept < chunks ? kept : 0));
         }
+        Before before[GROUPS];
+        // Of the first tile, while activations come; turned products have no registers to spare.
+        if (!TURNED) {
+            load_before(before, blockIdx.x);
+        }
         Tile::prepare(a, shared.factors);
         TileSums sums = {};
         for (;;) {
@@ -229,10 +238,8 @@ struct Streamed : Stages<FORM, GATED> {
             if (tile == NONE) {
                 return;
             }
-            Before before[GROUPS];
-#pragma unroll
-            for (u32 group = 0; group < GROUPS; ++group) {
-                before[group] = before_tile(tile * GROUPS + group);
+            if (TURNED || tile != blockIdx.x) {
+                load_before(before, tile);
             }
             for (u32 first = 0; first < chunks; first += KEPT) {
                 multiply_kept<0>(first, at, inputs, sums);
@@ -250,7 +257,6 @@ struct Streamed : Stages<FORM, GATED> {
                 barrier_init(shared.full + place, 1);
                 barrier_init(shared.empty + place, FORM::WARPS * ARRIVALS);
             }
-            barrier_init(&shared.summed, FORM::WARPS * ARRIVALS);
             asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         }
         __syncthreads();

@@ -4,9 +4,12 @@
 
 #if ARCHWAY_HAS_TMA
 
-DEFINE(wide_8, 1, 16, 1024, 6, 3, false, 2, 1)
-DEFINE(wide_16, 2, 16, 1024, 5, 1, false, 2, 1)
-DEFINE(deep_8, 1, 16, 1024, 6, 4, false, 1, 1)
-DEFINE(deep_16, 2, 16, 1024, 5, 2, false, 1, 1)
+DEFINE(wide_1, 1, 8, 1024, 6, 2, false, 2, 1)
+DEFINE(wide_8, 8, 8, 1024, 6, 2, false, 2, 1)
+DEFINE(wide_16, 16, 16, 1024, 5, 1, false, 2, 1)
+DEFINE(deep_1, 1, 16, 1024, 6, 4, false, 1, 1)
+// Four stages leave room for a block of the next product.
+DEFINE(deep_8, 8, 8, 1024, 4, 1, false, 1, 1)
+DEFINE(deep_16, 16, 16, 1024, 5, 2, false, 1, 1)
 
 #endif

@@ -18,7 +18,25 @@ pub(super) struct Size {
     pub threads: u32,
     /// Bytes of dynamic shared memory.
     pub shared: u32,
+    /// Columns of a warp in a stage; rows are a multiple of them where one block is on a multiprocessor, or activations are
+    /// held.
+    share: u32,
     worth: Worth,
+}
+
+/// Of a streamed kernel: the compiled source, the plain kernel and the gated one.
+struct Names {
+    unit: &'static str,
+    plain: &'static str,
+    gated: &'static str,
+}
+
+/// Of a streamed kernel's block: columns of a stage, how many stages, warps that multiply, and blocks on a multiprocessor.
+struct Stages {
+    columns: u32,
+    stages: u32,
+    warps: u32,
+    resident: u32,
 }
 
 /// What products a kernel is for, beside its rows of activations.
@@ -27,6 +45,8 @@ enum Worth {
     Any,
     /// Weights that the copy engine is worth starting for.
     Large,
+    /// So many bytes of weights per multiprocessor, and rows that the registers of two blocks hold.
+    Short(u64),
     /// Weights for one block per multiprocessor, and rows that its registers hold.
     Held,
     /// The same, and no attention beside it: gates, or weights that take longer than attention does.
@@ -43,33 +63,24 @@ const WORTH_STREAMING: u64 = 48 * 1024;
 const WORTH_ONE_BLOCK: u64 = 192 * 1024;
 /// Bytes of weights per multiprocessor from which it matters little that attention's blocks have no room beside the kernel.
 const WORTH_ALL_ROOM: u64 = 1024 * 1024;
-/// Longest rows of activations that stay in registers.
+/// Longest rows of activations that stay in registers, of one block per multiprocessor and of two.
 const HELD_COLUMNS: u32 = 4096;
-/// Columns of a stage of one block per multiprocessor, and its multiplying warps, which take whole shares of a row.
-const ONE_BLOCK: [u32; 2] = [1024, 16];
-const SHARE: u32 = ONE_BLOCK[0] / ONE_BLOCK[1];
+const SHORT_COLUMNS: u32 = 2048;
 
 impl Size {
     /// Weights go to registers of eight warps.
     const fn direct(names: [&'static str; 2], inputs: u32, rows: u32, resident: u32) -> Self {
         let [plain, gated] = names;
         let (threads, shared) = (8 * 32, sums(inputs, rows, 8));
-        Self { unit: "product", plain, gated, inputs, rows, resident, threads, shared, worth: Worth::Any }
+        Self { unit: "product", plain, gated, inputs, rows, resident, threads, shared, share: 1, worth: Worth::Any }
     }
 
     /// Weights go to shared memory, `stages` times `columns` columns of 16 rows, for `warps` warps; one more orders them.
-    const fn streamed(
-        unit: &'static str,
-        names: [&'static str; 2],
-        inputs: u32,
-        stages: [u32; 3],
-        rows: u32,
-        worth: Worth,
-    ) -> Self {
-        let ([plain, gated], [columns, stages, warps]) = (names, stages);
-        let shared = stages * 16 * 2 * columns + sums(inputs, 16, warps);
-        let (resident, threads) = (16 / warps, (warps + 1) * 32);
-        Self { unit, plain, gated, inputs, rows, resident, threads, shared, worth }
+    const fn streamed(names: Names, inputs: u32, rows: u32, stages: Stages, worth: Worth) -> Self {
+        let (Names { unit, plain, gated }, Stages { columns, stages, warps, resident }) = (names, stages);
+        let shared = stages * 16 * 2 * columns + 2 * sums(inputs, 16, warps);
+        let (threads, share) = ((warps + 1) * 32, columns / warps);
+        Self { unit, plain, gated, inputs, rows, resident, threads, shared, share, worth }
     }
 
     pub fn tiles(&self, product: &Product, gated: bool) -> u32 {
@@ -80,13 +91,16 @@ impl Size {
     pub fn suits(&self, product: &Product, gated: bool, multiprocessors: u32) -> bool {
         let bytes = u64::from(product.outputs) * u64::from(product.columns) * 2 * (1 + u64::from(gated));
         let large = |least: u64| bytes >= least * u64::from(multiprocessors);
-        let one_block = large(WORTH_ONE_BLOCK) && product.columns.is_multiple_of(SHARE);
+        // A warp has all of its columns of a stage, or none.
+        let whole = product.columns.is_multiple_of(self.share);
+        let one_block = large(WORTH_ONE_BLOCK) && whole;
         let held = one_block && product.columns <= HELD_COLUMNS;
         let filled = 10 * u64::from(self.tiles(product, gated)) >= 9 * u64::from(multiprocessors);
         product.count <= self.inputs
             && match self.worth {
                 Worth::Any => true,
                 Worth::Large => large(WORTH_STREAMING),
+                Worth::Short(least) => large(least) && whole && product.columns <= SHORT_COLUMNS,
                 Worth::Held => held,
                 Worth::HeldAlone => held && (gated || large(WORTH_ALL_ROOM)),
                 Worth::Wide => one_block && filled,
@@ -109,25 +123,39 @@ pub(super) const DIRECT: [Size; 4] = [
 ];
 
 /// The fastest first. Stages: as many as leave room for a block of attention, but where registers leave none.
-pub(super) const STREAMED: [Size; 8] = [
-    one_block("held", ["streamed_held_8", "streamed_gated_held_8"], [8, 16, 6], Worth::Held),
-    one_block("wide", ["streamed_wide_8", "streamed_gated_wide_8"], [8, 32, 6], Worth::Wide),
-    one_block("wide", ["streamed_deep_8", "streamed_gated_deep_8"], [8, 16, 6], Worth::Deep),
-    two_blocks(["streamed_8", "streamed_gated_8"], 8, 1024, 3),
-    one_block("held", ["streamed_held_16", "streamed_gated_held_16"], [16, 16, 6], Worth::HeldAlone),
-    one_block("wide", ["streamed_wide_16", "streamed_gated_wide_16"], [16, 32, 5], Worth::Wide),
-    one_block("wide", ["streamed_deep_16", "streamed_gated_deep_16"], [16, 16, 5], Worth::Deep),
-    two_blocks(["streamed_16", "streamed_gated_16"], 16, 512, 5),
+pub(super) const STREAMED: [Size; 13] = [
+    held(["streamed_short_1", "streamed_gated_short_1"], 1, SHORT, Worth::Short(WORTH_STREAMING)),
+    held(["streamed_held_1", "streamed_gated_held_1"], 1, one_block(6, 8), Worth::Held),
+    wide(["streamed_wide_1", "streamed_gated_wide_1"], 1, 32, one_block(6, 8), Worth::Wide),
+    wide(["streamed_deep_1", "streamed_gated_deep_1"], 1, 16, one_block(6, 16), Worth::Deep),
+    held(["streamed_short_8", "streamed_gated_short_8"], 8, SHORT, Worth::Short(WORTH_ONE_BLOCK)),
+    held(["streamed_held_8", "streamed_gated_held_8"], 8, one_block(6, 8), Worth::Held),
+    wide(["streamed_wide_8", "streamed_gated_wide_8"], 8, 32, one_block(6, 8), Worth::Wide),
+    wide(["streamed_deep_8", "streamed_gated_deep_8"], 8, 16, one_block(4, 8), Worth::Deep),
+    two_blocks(["streamed_8", "streamed_gated_8"], 8, 6),
+    held(["streamed_held_16", "streamed_gated_held_16"], 16, one_block(6, 16), Worth::HeldAlone),
+    wide(["streamed_wide_16", "streamed_gated_wide_16"], 16, 32, one_block(5, 16), Worth::Wide),
+    wide(["streamed_deep_16", "streamed_gated_deep_16"], 16, 16, one_block(5, 16), Worth::Deep),
+    two_blocks(["streamed_16", "streamed_gated_16"], 16, 5),
 ];
 
-/// `[inputs, rows of a tile, stages]`.
-const fn one_block(unit: &'static str, names: [&'static str; 2], sizes: [u32; 3], worth: Worth) -> Size {
-    let ([inputs, rows, stages], [columns, warps]) = (sizes, ONE_BLOCK);
-    Size::streamed(unit, names, inputs, [columns, stages, warps], rows, worth)
+const SHORT: Stages = Stages { columns: 1024, stages: 3, warps: 8, resident: 2 };
+
+const fn one_block(stages: u32, warps: u32) -> Stages {
+    Stages { columns: 1024, stages, warps, resident: 1 }
 }
 
-const fn two_blocks(names: [&'static str; 2], inputs: u32, columns: u32, stages: u32) -> Size {
-    Size::streamed("streamed", names, inputs, [columns, stages, 8], 16, Worth::Large)
+const fn held(names: [&'static str; 2], inputs: u32, stages: Stages, worth: Worth) -> Size {
+    Size::streamed(Names { unit: "held", plain: names[0], gated: names[1] }, inputs, 16, stages, worth)
+}
+
+const fn wide(names: [&'static str; 2], inputs: u32, rows: u32, stages: Stages, worth: Worth) -> Size {
+    Size::streamed(Names { unit: "wide", plain: names[0], gated: names[1] }, inputs, rows, stages, worth)
+}
+
+const fn two_blocks(names: [&'static str; 2], inputs: u32, stages: u32) -> Size {
+    let stages = Stages { columns: 512, stages, warps: 8, resident: 2 };
+    Size::streamed(Names { unit: "streamed", plain: names[0], gated: names[1] }, inputs, 16, stages, Worth::Large)
 }
 
 #[cfg(test)]
@@ -144,18 +172,24 @@ mod tests {
     #[test]
     fn each_product_has_the_form_that_was_measured_fastest() {
         for (shape, count, gated, name) in [
-            ([4096, 4096], 1, false, "streamed_held_8"),
+            ([4096, 4096], 1, false, "streamed_held_1"),
+            ([14336, 4096], 2, true, "streamed_gated_held_8"),
             ([14336, 4096], 16, true, "streamed_gated_held_16"),
             ([4096, 4096], 16, false, "streamed_wide_16"),
             ([128_256, 4096], 16, false, "streamed_held_16"),
+            ([4096, 14336], 1, false, "streamed_wide_1"),
             ([4096, 14336], 8, false, "streamed_wide_8"),
             ([4096, 14336], 9, false, "streamed_wide_16"),
+            ([3072, 2048], 1, false, "streamed_short_1"),
             ([3072, 2048], 8, false, "streamed_8"),
-            ([8192, 2048], 8, true, "streamed_gated_held_8"),
-            ([2048, 2048], 1, false, "streamed_8"),
+            ([3072, 4096], 1, false, "streamed_8"),
+            ([8192, 2048], 1, true, "streamed_gated_short_1"),
+            ([8192, 2048], 8, true, "streamed_gated_short_8"),
+            ([2048, 8192], 1, false, "streamed_deep_1"),
             ([2048, 8192], 4, false, "streamed_deep_8"),
             ([2048, 8192], 16, false, "streamed_deep_16"),
-            ([4096, 4088], 8, false, "streamed_8"),
+            ([4096, 4032], 1, false, "streamed_8"),
+            ([4096, 4032], 16, false, "streamed_wide_16"),
             ([576, 576], 16, false, "product_16"),
             ([4096, 4096], 17, false, "product_32"),
         ] {
