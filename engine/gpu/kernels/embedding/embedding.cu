@@ -12,7 +12,33 @@ struct EmbeddingArguments {
     u32 table_rows;
     u32 columns;
     u32 rows;
+    // `[columns]`, or null: what products need of the norm of the rows is left too (../product/README.md).
+    const float* norm;
+    // `[rows, columns]`: rows times the norm's weight.
+    bf16* scaled;
+    // `[rows, columns / SQUARES]`: sums of squares.
+    float* squares;
 };
+
+// Neighbours whose squares are summed at once: two threads'. The twin of one in ../product/common.cuh.
+constexpr u32 SQUARES = 16;
+
+// Eight columns of a row, as rounded, and what the norm needs of them.
+__device__ __forceinline__ void begin_norm(const EmbeddingArguments& arguments, u32 column, const Vector16& rounded) {
+    u64 at = static_cast<u64>(blockIdx.x) * arguments.columns + column;
+    float values[8], squares = 0.0f;
+    unpack(rounded, values);
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i) {
+        squares += values[i] * values[i];
+        values[i] *= arguments.norm[column + i];
+    }
+    store16(arguments.scaled + at, pack(values));
+    squares += __shfl_xor_sync(3u << (threadIdx.x % WARP & ~1u), squares, 1);
+    if (column % SQUARES == 0) {
+        arguments.squares[at / SQUARES] = squares;
+    }
+}
 
 template <typename Format>
 __device__ __forceinline__ void embed(const EmbeddingArguments& arguments) {
@@ -31,7 +57,11 @@ __device__ __forceinline__ void embed(const EmbeddingArguments& arguments) {
         if (inside) {
             Format::read(from, column, values);
         }
-        store16(to + column, pack(values));
+        Vector16 rounded = pack(values);
+        store16(to + column, rounded);
+        if (arguments.norm != nullptr) {
+            begin_norm(arguments, column, rounded);
+        }
     }
 }
 

@@ -33,6 +33,39 @@ __device__ __forceinline__ bool is_finite(float value) {
     return (__float_as_uint(value) & 0x7f800000u) != 0x7f800000u;
 }
 
+// Where the tokens of a launch's rows go, each the one with the largest logit.
+struct Choice {
+    // A value per row, zero between launches.
+    u64* best;
+    u32* arrivals;
+    // NONE where a row has no finite largest logit.
+    u32* tokens;
+    // The same in memory of the host, or null.
+    u32* host;
+    // The token of each column; null where they are the same.
+    const u32* columns;
+
+    // One thread of each of `blocks` blocks gives the best rank that the block has seen of a row; the last one's writes the
+    // token.
+    __device__ __forceinline__ void give(u32 row, u64 rank, u32 blocks) const {
+        atomicMax(best + row, rank);
+        __threadfence();
+        if (atomicAdd(arrivals + row, 1) + 1 < blocks) {
+            return;
+        }
+        rank = atomicExch(best + row, 0);
+        arrivals[row] = 0;
+        u32 token = is_finite(logit_of(static_cast<u32>(rank >> 32))) ? id_of(rank) : NONE;
+        if (columns != nullptr && token != NONE) {
+            token = columns[token];
+        }
+        tokens[row] = token;
+        if (host != nullptr) {
+            host[row] = token;
+        }
+    }
+};
+
 // 2^x for x <= 0; see engine::sampler's `weight`.
 __device__ __forceinline__ float exact_exp2(float x) {
     constexpr float ROUNDER = 12582912.0f;

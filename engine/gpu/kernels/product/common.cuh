@@ -2,7 +2,7 @@
 #pragma once
 
 #include "matrix.cuh"
-#include "reduce.cuh"
+#include "tokens.cuh"
 
 // The RMS norm between two products has no kernel of its own: `weight * (h * norm / root(h)) = (weight * (h * norm)) /
 // root(h)`. The product in front of it adds to the residual stream, gives `h * norm` and sums of squares of h; the product
@@ -35,8 +35,10 @@ struct ProductArguments {
     float* squares;
     // The same of the rows that the input was made of, `[.., columns / SQUARES]`, or null where it is not to be scaled.
     const float* input_squares;
-    // Which rows of those belong to the input's, or null for the first ones.
+    // Rows of `input`, and of those, that are multiplied, or null for the first ones. No kernel of the pass writes them.
     const u32* input_rows;
+    // Of the streamed kernels with f32 outputs that have `choice.best`: the largest of each row is chosen.
+    Choice choice;
 };
 
 // Columns that a lane's 16 bytes of each of four places cover.
@@ -184,10 +186,15 @@ struct Epilogue {
         return output < a.outputs && input < a.count;
     }
 
-    // `before` says what is in the residual stream at (input, output).
-    template <typename Find>
+    // `before` says what is in the residual stream at (input, output); `see` is told of each sum that is stored as such.
+    template <typename Find, typename See>
     static __device__ __forceinline__ void store(
-        const ProductArguments& a, const float* shared, const float (&factors)[INPUTS], u32 tile, const Find& before) {
+        const ProductArguments& a,
+        const float* shared,
+        const float (&factors)[INPUTS],
+        u32 tile,
+        const Find& before,
+        const See& see) {
         u32 inputs_here = a.count < INPUTS ? a.count : INPUTS;
         // A turn or two: copies of it would only take room.
 #pragma unroll 1
@@ -216,6 +223,7 @@ struct Epilogue {
             u64 to = static_cast<u64>(input) * a.stride + output;
             if (a.float_output) {
                 static_cast<float*>(a.output)[to] = value;
+                see(output, value);
             } else {
                 static_cast<bf16*>(a.output)[to] = to_bf16(value);
             }
@@ -223,19 +231,31 @@ struct Epilogue {
     }
 };
 
-// Inputs of a lane: row `group` of each tile of 8, 16 bytes from column `first` on. Where there is none it is another one's:
-// nobody stores what comes of such a row, and weights of such a column are zeros. So no load depends on a condition, which
-// would have every few of them arrive before the next are asked for.
+// The rows of the input that a lane reads: row `group` of each tile of 8. Where there is none it is another one: nobody stores
+// what comes of it.
 template <u32 INPUT_TILES>
-__device__ __forceinline__ void load_inputs(const ProductArguments& a, Vector16 (&inputs)[INPUT_TILES], u32 first) {
-    u32 column = first < a.columns ? first : 0;
+struct InputRows {
+    u32 rows[INPUT_TILES];
+
+    __device__ __forceinline__ explicit InputRows(const ProductArguments& a) {
 #pragma unroll
-    for (u32 tile = 0; tile < INPUT_TILES; ++tile) {
-        u32 row = 8 * tile + threadIdx.x % WARP / 4;
-        row = row < a.count ? row : a.count - 1;
-        inputs[tile] = load16(a.input + static_cast<u64>(row) * a.columns + column);
+        for (u32 tile = 0; tile < INPUT_TILES; ++tile) {
+            u32 row = 8 * tile + threadIdx.x % WARP / 4;
+            row = row < a.count ? row : a.count - 1;
+            rows[tile] = a.input_rows != nullptr ? a.input_rows[row] : row;
+        }
     }
-}
+
+    // 16 bytes of each from column `first` on; where there is none from another one, for weights of such a column are zeros.
+    // So no load depends on a condition, which would have every few of them arrive before the next are asked for.
+    __device__ __forceinline__ void load(const ProductArguments& a, Vector16 (&inputs)[INPUT_TILES], u32 first) const {
+        u32 column = first < a.columns ? first : 0;
+#pragma unroll
+        for (u32 tile = 0; tile < INPUT_TILES; ++tile) {
+            inputs[tile] = load16(a.input + static_cast<u64>(rows[tile]) * a.columns + column);
+        }
+    }
+};
 
 // Two products of a tile of 16 rows: `low` and `high` are a lane's 16 bytes of rows `group` and `group + 8`. `odd` are the
 // sums of the second product; where they are others than those of the first, neither waits for the other.

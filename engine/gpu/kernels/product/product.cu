@@ -35,12 +35,13 @@ struct Product {
     static constexpr u32 INPUT_STAGES = AHEAD ? 2 : 1;
 
     const ProductArguments& a;
+    InputRows<INPUT_TILES> rows;
     u32 warp, group, place, chunks;
     Vector16 weights[2][ROW_TILES][2][BLOCKS];
     Vector16 inputs[INPUT_STAGES][BLOCKS][INPUT_TILES];
     Sums sums[ROW_TILES][INPUT_TILES];
 
-    __device__ __forceinline__ explicit Product(const ProductArguments& arguments) : a(arguments) {
+    __device__ __forceinline__ explicit Product(const ProductArguments& arguments) : a(arguments), rows(arguments) {
         warp = threadIdx.x / WARP;
         group = threadIdx.x % WARP / 4;
         place = threadIdx.x % 4;
@@ -86,7 +87,7 @@ struct Product {
     __device__ __forceinline__ void load_stage_inputs(u32 stage, const Cursor& at) {
 #pragma unroll
         for (u32 block = 0; block < BLOCKS; ++block) {
-            load_inputs(a, inputs[stage][block], column(at.chunk, block));
+            rows.load(a, inputs[stage][block], column(at.chunk, block));
         }
     }
 
@@ -109,11 +110,12 @@ struct Product {
         Tile::write(shared, sums, a.count);
         clear();
         __syncthreads();
-        Tile::store(a, shared, factors, at.tile, [this](u32 input, u32 output) {
+        auto before_sum = [this](u32 input, u32 output) {
             Before before;
             before.load(a, input, output);
             return before;
-        });
+        };
+        Tile::store(a, shared, factors, at.tile, before_sum, [](u32, float) {});
         __syncthreads();
     }
 

@@ -21,7 +21,7 @@ struct Streamed : Stages<FORM, GATED> {
     // A lane's activations of a chunk.
     using Inputs = Vector16[BLOCKS][INPUT_TILES];
     // Where few warps multiply, products go to two sums in turns: neither waits for the other.
-    static constexpr u32 CHAINS = FORM::WARPS < 16 ? 2 : 1;
+    static constexpr u32 CHAINS = FORM::WARPS < 16 && FORM::PER_MULTIPROCESSOR != 2 ? 2 : 1;
     using TileSums = Sums[GROUPS][CHAINS][INPUT_TILES];
     // Whether columns come in whole shares: a warp has all of its own of a chunk, or none.
     static constexpr bool WHOLE = FORM::HELD || FORM::PER_MULTIPROCESSOR == 1;
@@ -29,14 +29,21 @@ struct Streamed : Stages<FORM, GATED> {
     // those of eight rows of the weight each: fewer weights are in registers at once.
     static constexpr bool TURNED = FORM::HELD && INPUT_TILES == 2;
 
+    // Whether the largest output of each row may be chosen: with more rows there are no registers for it. The twin of
+    // `Size::chooses` in src/kernels/product/size.rs.
+    static constexpr bool CHOOSES = !GATED && FORM::INPUTS <= 8;
+
     // Where a multiplying warp is.
     struct Cursor {
         Turn turn;
         // Groups of rows that are finished.
         u32 finished = 0;
+        // The best rank of the thread's outputs, which are all of one row of activations.
+        u64 best = 0;
     };
 
     float* sums_of_warps;
+    InputRows<INPUT_TILES> rows;
 
     __device__ __forceinline__ u32 own_columns() const {
         return threadIdx.x / WARP * SHARE + 8 * (threadIdx.x % 4);
@@ -45,7 +52,7 @@ struct Streamed : Stages<FORM, GATED> {
     __device__ __forceinline__ void load(Inputs& inputs, u32 chunk) const {
 #pragma unroll
         for (u32 block = 0; block < BLOCKS; ++block) {
-            load_inputs(a, inputs[block], chunk * COLUMNS + own_columns() + block * BLOCK);
+            rows.load(a, inputs[block], chunk * COLUMNS + own_columns() + block * BLOCK);
         }
     }
 
@@ -184,8 +191,29 @@ struct Streamed : Stages<FORM, GATED> {
             // The multiplying warps alone.
             asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
             const Before& mine = before[group];
-            Tile::store(a, buffer, shared.factors, tile * GROUPS + group, [&](u32, u32) { return mine; });
+            auto before_sum = [&](u32, u32) { return mine; };
+            auto see = [&](u32 output, float value) {
+                if constexpr (CHOOSES) {
+                    u64 rank = rank_of(value, output);
+                    at.best = rank > at.best ? rank : at.best;
+                }
+            };
+            Tile::store(a, buffer, shared.factors, tile * GROUPS + group, before_sum, see);
             ++at.finished;
+        }
+    }
+
+    // The threads of a row of activations are neighbours.
+    __device__ __forceinline__ void choose(u64 best) const {
+        constexpr u32 OUTPUTS = Tile::OUTPUTS;
+#pragma unroll
+        for (u32 distance = OUTPUTS / 2; distance > 0; distance /= 2) {
+            u64 other = __shfl_xor_sync(ALL_LANES, best, distance);
+            best = other > best ? other : best;
+        }
+        u32 row = threadIdx.x / OUTPUTS;
+        if (threadIdx.x % OUTPUTS == 0 && row < a.count) {
+            a.choice.give(row, best, gridDim.x);
         }
     }
 
@@ -236,6 +264,9 @@ struct Streamed : Stages<FORM, GATED> {
             barrier_wait(shared.full + at.turn.place, at.turn.parity);
             u32 tile = shared.tile_of[at.turn.place];
             if (tile == NONE) {
+                if (CHOOSES && a.choice.best != nullptr) {
+                    choose(at.best);
+                }
                 return;
             }
             if (TURNED || tile != blockIdx.x) {
@@ -281,7 +312,7 @@ __device__ __forceinline__ void streamed(const ProductArguments& a) {
     float* sums = reinterpret_cast<float*>(storage + FORM::STAGES * Kernel::STAGE_BYTES);
     Tickets tickets = {a.launch, ceiling_divide(a.outputs, Kernel::Tile::OUTPUTS * FORM::GROUPS)};
     Stages<FORM, GATED> stages = {a, storage, barriers, tickets, ceiling_divide(a.columns, FORM::COLUMNS)};
-    Kernel{stages, sums}.run();
+    Kernel{stages, sums, InputRows<FORM::INPUT_TILES>(a)}.run();
 }
 
 #define DEFINE(NAME, ...)                                                                                              \

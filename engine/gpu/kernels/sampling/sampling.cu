@@ -5,15 +5,7 @@
 struct ArgmaxArguments {
     // `[rows, vocabulary]`
     const float* logits;
-    // NONE where a row has no finite largest logit.
-    u32* tokens;
-    // The same in memory of the host, or null.
-    u32* host;
-    // The token of each column; null where they are the same.
-    const u32* columns;
-    // A value per row, zero between launches.
-    u64* best;
-    u32* arrivals;
+    Choice choice;
     u32 vocabulary;
 };
 
@@ -32,23 +24,8 @@ extern "C" __global__ void __launch_bounds__(ARGMAX_THREADS) argmax(ArgmaxArgume
         best = rank > best ? rank : best;
     }
     best = block_max(best, scratch);
-    if (threadIdx.x != 0) {
-        return;
-    }
-    atomicMax(a.best + row, best);
-    __threadfence();
-    if (atomicAdd(a.arrivals + row, 1) + 1 < gridDim.x) {
-        return;
-    }
-    best = atomicExch(a.best + row, 0);
-    a.arrivals[row] = 0;
-    u32 token = is_finite(logit_of(static_cast<u32>(best >> 32))) ? id_of(best) : NONE;
-    if (a.columns != nullptr && token != NONE) {
-        token = a.columns[token];
-    }
-    a.tokens[row] = token;
-    if (a.host != nullptr) {
-        a.host[row] = token;
+    if (threadIdx.x == 0) {
+        a.choice.give(row, best, gridDim.x);
     }
 }
 

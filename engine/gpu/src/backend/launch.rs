@@ -5,7 +5,7 @@ use engine::backend::*;
 use engine::types::Phase;
 use engine::weights::WeightType;
 
-use super::pending::{NormCall, NormInput, Pending, ProductCall, RotateCall};
+use super::pending::{EmbedCall, NormCall, NormInput, Pending, ProductCall, RotateCall};
 use super::types::{Cache, Element, Matrix, Run};
 use super::{Buffer, CudaBackend};
 use crate::device::{Reach, Shape};
@@ -30,6 +30,7 @@ impl CudaBackend {
     pub(super) fn launch_pending(&mut self) -> Result<(), BackendError> {
         match std::mem::take(&mut self.pending) {
             Pending::Nothing => Ok(()),
+            Pending::Embed(call) => self.launch_embed(&call),
             Pending::Product(call) => self.launch_product(&call),
             Pending::Norms(first, second) => {
                 self.launch_norm_blocks(&first)?;
@@ -152,7 +153,7 @@ impl CudaBackend {
         Ok(unsafe { kernels::activate(&self.launcher, &self.kernels, activation, &arguments) }?)
     }
 
-    pub(super) fn launch_embed(&mut self, arguments: Embed<'_, Self>) -> Result<(), BackendError> {
+    pub(super) fn embed_call(&self, arguments: &Embed<'_, Self>) -> Result<EmbedCall, BackendError> {
         let Embed { step, table, first, output, rows } = arguments;
         let [run] = table.runs.as_slice() else { panic!("an embedding is one stored matrix") };
         let embed = kernels::Embed {
@@ -160,13 +161,20 @@ impl CudaBackend {
             choices: self.choices.as_ref().map_or(0, |choices| choices.tokens.pointer()),
             table: run.memory.pointer(),
             output: output.memory.pointer(),
-            first: word(first),
+            first: word(*first),
             table_rows: word(table.rows),
             columns: word(table.columns),
-            rows: word(rows),
+            rows: word(*rows),
+            norm: 0,
+            scaled: 0,
+            squares: 0,
         };
-        // SAFETY: the step has tokens for so many rows, and the output room for them.
-        Ok(unsafe { kernels::embed(&self.launcher, &self.kernels, format(run.kind)?, &embed) }?)
+        Ok(EmbedCall { format: format(run.kind)?, embed })
+    }
+
+    pub(super) fn launch_embed(&self, call: &EmbedCall) -> Result<(), BackendError> {
+        // SAFETY: the step has tokens for so many rows, and the outputs room for them.
+        Ok(unsafe { kernels::embed(&self.launcher, &self.kernels, call.format, &call.embed) }?)
     }
 
     pub(super) fn launch_add_norm(&mut self, arguments: &AddNorm<'_, Self>) -> Result<(), BackendError> {
@@ -407,25 +415,42 @@ impl CudaBackend {
         Ok(unsafe { kernels::move_rows(&self.launcher, &self.kernels, &arguments) }?)
     }
 
-    pub(super) fn launch_argmax(&mut self, arguments: &Choose<'_, Self>) -> Result<(), BackendError> {
+    /// The largest logit of each row: by the product that makes them, if it waits and can, or by a kernel of its own.
+    pub(super) fn choose_largest(&mut self, arguments: &Choose<'_, Self>) -> Result<(), BackendError> {
         let Choose { logits, width, rows, vocabulary, place } = *arguments;
         let (actual, limit) = (place + rows, self.choices.as_ref().map_or(0, |choices| choices.places));
         let too_large = BackendError::StepTooLarge { what: "choices", actual, limit };
         let choices = self.choices.as_ref().filter(|_| actual <= limit).ok_or(too_large)?;
         let [tokens, host] = choices.at(place);
-        let argmax = kernels::Argmax {
-            logits: logits.memory.pointer(),
-            tokens,
-            host,
-            columns: vocabulary.map_or(0, |tokens| tokens.pointer()),
-            best: choices.best.pointer(),
-            arrivals: choices.arrivals.pointer(),
-            vocabulary: word(width),
-            rows: word(rows),
-        };
+        let columns = vocabulary.map_or(0, |tokens| tokens.pointer());
+        let (best, arrivals) = (choices.best.pointer(), choices.arrivals.pointer());
+        let choice = kernels::Choice { best, arrivals, tokens, host, columns };
+        let logits = logits.memory.pointer();
+        if let Pending::Product(call) = self.pending
+            && let Some(product) = self.choosing(&call, logits, [width, rows], choice)
+        {
+            self.pending = Pending::Nothing;
+            // SAFETY: as below; buffers and weights live as long as the backend's stream, sizes are those of the call.
+            return Ok(unsafe { kernels::product(&self.launcher, &self.kernels, &product) }?);
+        }
+        self.ready(&[logits], &[])?;
+        let argmax = kernels::Argmax { logits, choice, vocabulary: word(width), rows: word(rows) };
         // SAFETY: there is room for so many choices from this place on, on both sides; the list of tokens has one for
         // each column by the model's promise.
         Ok(unsafe { kernels::argmax(&self.launcher, &self.kernels, &argmax) }?)
+    }
+
+    /// The product that waits, made to choose from all of its output; nothing where it cannot.
+    fn choosing(
+        &self,
+        call: &ProductCall,
+        logits: CUdeviceptr,
+        [width, rows]: [usize; 2],
+        choice: kernels::Choice,
+    ) -> Option<kernels::Product> {
+        let whole = call.output == logits && call.outputs == width && call.stride == width && call.rows == rows;
+        let product = kernels::Product { choice, ..arguments(call) };
+        (whole && call.is_small() && kernels::chooses(&self.launcher, &self.kernels, &product)).then_some(product)
     }
 }
 

@@ -11,11 +11,11 @@ use cudarc::driver::sys::CUdeviceptr;
 use engine::backend::{AddNorm, BackendError};
 use engine::weights::WeightType;
 
-use super::CudaBackend;
 use super::launch::word;
-use super::pending::{NormInput, Pending, ProductCall, Sum, takes_small, takes_stored};
+use super::pending::{EmbedCall, NormInput, Pending, ProductCall, Sum, takes_small, takes_stored};
 use super::types::{Matrix, Vector};
-use crate::kernels::{self, Gather};
+use super::{CudaBackend, SMALL_ROWS};
+use crate::kernels::{self, Embed, Gather};
 
 /// A norm that was asked for and not launched.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ impl LazyNorm {
     fn input_of(&self, weight: &Matrix, rows: usize) -> Option<NormInput> {
         let all = |takes: fn(WeightType, usize) -> bool| weight.runs.iter().all(|run| takes(run.kind, rows));
         let small = self.norm.squares != 0 && all(takes_small);
-        let scaled = NormInput { input: self.output, ..self.norm };
+        let scaled = NormInput { input: self.gather.map_or(self.output, |gather| gather.input), ..self.norm };
         let stored = || all(takes_stored).then_some(NormInput { squares: 0, ..self.norm });
         small.then_some(scaled).or_else(stored)
     }
@@ -94,7 +94,11 @@ impl CudaBackend {
                     // SAFETY: the step's logit rows are rows of the input; the output has room for them.
                     unsafe { kernels::gather(&self.launcher, &self.kernels, &gather) }?;
                 }
-                None => self.launch_norm(&lazy)?,
+                None => {
+                    self.launch_norm(&lazy)?;
+                    // They pick from what has just changed.
+                    self.launch_lazy(&|norm: &LazyNorm| norm.gather.is_some_and(|gather| gather.input == lazy.output))?;
+                }
             }
         }
         Ok(())
@@ -147,12 +151,31 @@ impl CudaBackend {
             ..*parent
         };
         self.ready(&[], &[gather.output])?;
-        if lazy.norm.squares != 0 {
-            // SAFETY: the step's logit rows are rows of the input; the output has room for them.
-            unsafe { kernels::gather(&self.launcher, &self.kernels, &gather) }?;
-        }
         self.lazy.push(lazy);
         Ok(true)
+    }
+
+    /// The rows that are embedded, with the begin of the norm that follows; nothing where another one follows, or more rows
+    /// than products take in.
+    pub(super) fn beginning(&self, call: &EmbedCall, lazy: &LazyNorm) -> Option<(EmbedCall, LazyNorm)> {
+        let Embed { output, columns, rows, .. } = call.embed;
+        let LazyNorm { norm, width, rows: normed, output: scaled, .. } = *lazy;
+        let whole = output == norm.input && columns as usize == width && rows as usize == normed;
+        let squares = self.squares_of(width, normed).filter(|_| whole && normed <= SMALL_ROWS && scaled != output)?;
+        let embed = Embed { norm: norm.weight, scaled, squares, ..call.embed };
+        Some((EmbedCall { embed, ..*call }, LazyNorm { norm: NormInput { squares, ..norm }, ..*lazy }))
+    }
+
+    pub(super) fn embed_and_begin(&mut self, call: &EmbedCall, lazy: LazyNorm) -> Result<(), BackendError> {
+        self.touch(&[], &[lazy.output])?;
+        self.leave_squares()?;
+        self.launch_embed(call)?;
+        self.norm_later(lazy)
+    }
+
+    /// The squares that older norms have are about to be overwritten.
+    fn leave_squares(&mut self) -> Result<(), BackendError> {
+        self.leave_or_launch(&|norm: &LazyNorm| norm.norm.squares != 0)
     }
 
     /// The sum with the residual stream and its norm: the product that waits adds where it can, and the norm waits.
@@ -167,8 +190,7 @@ impl CudaBackend {
         self.pending = Pending::Nothing;
         self.touch(&[], &[lazy.output, residual])?;
         if let Some(sum) = call.sum {
-            // The squares that older norms have are about to be overwritten.
-            self.leave_or_launch(&|norm: &LazyNorm| norm.norm.squares != 0)?;
+            self.leave_squares()?;
             lazy.norm.squares = sum.squares;
         }
         self.launch_product(&call)?;

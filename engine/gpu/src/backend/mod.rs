@@ -270,8 +270,7 @@ impl Backend for CudaBackend {
     }
 
     fn choose(&mut self, arguments: Choose<'_, Self>) -> Result<(), BackendError> {
-        self.ready(&[arguments.logits.memory.pointer()], &[])?;
-        self.launch_argmax(&arguments)
+        self.choose_largest(&arguments)
     }
 
     const MOST_CHANGES: usize = draws::MOST_CHANGES;
@@ -309,14 +308,22 @@ impl Backend for CudaBackend {
 
     fn embed(&mut self, arguments: Embed<'_, Self>) -> Result<(), BackendError> {
         self.ready(&[], &[arguments.output.memory.pointer()])?;
-        self.launch_embed(arguments)
+        self.pending = Pending::Embed(self.embed_call(&arguments)?);
+        Ok(())
     }
 
     fn rms_norm(&mut self, arguments: Norm<'_, Self>) -> Result<(), BackendError> {
         let Norm { input, weight, epsilon, output, rows } = arguments;
         let (input, output) = (input.memory.pointer(), output.memory.pointer());
+        let lazy = LazyNorm::new(input, weight, epsilon, output, rows);
+        if let Pending::Embed(call) = self.pending
+            && let Some((call, lazy)) = self.beginning(&call, &lazy)
+        {
+            self.pending = Pending::Nothing;
+            return self.embed_and_begin(&call, lazy);
+        }
         self.ready(&[input], &[output])?;
-        self.norm_later(LazyNorm::new(input, weight, epsilon, output, rows))
+        self.norm_later(lazy)
     }
 
     fn rms_norm_blocks(&mut self, arguments: NormBlocks<'_, Self>) -> Result<(), BackendError> {

@@ -3,6 +3,8 @@
 //! - a product, then the activation of all of its output: the gated product writes the activated columns alone;
 //! - a product, then a sum of all of its output with the residual stream: the product adds to it, and with bf16 weights
 //!   begins the norm that follows;
+//! - embedding, then a norm of all rows: the norm is begun where rows are stored, as a product does;
+//! - a product of logits, then the choice of the largest: the product chooses;
 //! - norms of query and key heads, rotation, append: one kernel reads the projected row once;
 //! - rotation and append as above, then attention of the same rows: attention does both.
 //!
@@ -14,7 +16,7 @@ use engine::backend::Blocks;
 use engine::weights::WeightType;
 
 use super::SMALL_ROWS;
-use crate::kernels::{Angles, RotateAppend};
+use crate::kernels::{Angles, Embed, Format, RotateAppend};
 
 /// Rows up to which a matrix in blocks is multiplied as it is stored; above, it is cheaper to convert it once.
 const STORED_ROWS: usize = 16;
@@ -89,6 +91,13 @@ pub(super) fn takes_small(kind: WeightType, rows: usize) -> bool {
     kind == WeightType::Bf16 && rows <= SMALL_ROWS
 }
 
+/// Rows of an embedding table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EmbedCall {
+    pub format: Format,
+    pub embed: Embed,
+}
+
 /// A norm over blocks in place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NormCall {
@@ -114,6 +123,7 @@ pub(super) struct RotateCall {
 pub(super) enum Pending {
     #[default]
     Nothing,
+    Embed(EmbedCall),
     Product(ProductCall),
     /// Norms of the first blocks, and of those that follow them.
     Norms(NormCall, Option<NormCall>),

@@ -1,7 +1,7 @@
 use super::format::{Format, names};
 use super::launch::Shape;
 use super::module::Module;
-use super::{Kernel, KernelError, KernelSet, Launcher};
+use super::{Kernel, KernelError, KernelSet, Launcher, SQUARES};
 
 const THREADS: u32 = 256;
 const NAMES: [&str; 11] = names!("embedding_");
@@ -34,6 +34,13 @@ pub struct Embed {
     /// A multiple of 8.
     pub columns: u32,
     pub rows: u32,
+    /// `[columns]` f32, or 0: the norm behind the rows is begun as a product does ([`super::Product`]). Columns are then a
+    /// multiple of [`super::SQUARES`].
+    pub norm: u64,
+    /// `[rows, columns]` bf16, written: rows times `norm`.
+    pub scaled: u64,
+    /// `[rows, columns / SQUARES]` f32, written: sums of squares of neighbours.
+    pub squares: u64,
 }
 
 /// # Safety
@@ -45,6 +52,10 @@ pub unsafe fn embed(
     embed: &Embed,
 ) -> Result<(), KernelError> {
     KernelError::unless_pieces("embedding", "a row of", embed.columns)?;
+    if embed.norm != 0 && !embed.columns.is_multiple_of(SQUARES) {
+        let (what, why) = (format!("{} columns", embed.columns), "a norm is begun of a multiple of 16");
+        return Err(KernelError::Shape { kernel: "embedding", what, why });
+    }
     let threads = (embed.columns / 8).next_multiple_of(32).min(THREADS);
     let shape = Shape { grid: [embed.rows, 1], threads, shared: 0 };
     // SAFETY: this function's contract; the argument is the kernel's.

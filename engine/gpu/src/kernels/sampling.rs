@@ -25,22 +25,30 @@ impl SamplingKernels {
     }
 }
 
-/// The smallest id with the largest logit of each row.
+/// Where chosen tokens go: the smallest id with the largest logit of each row. The twin of `Choice` in
+/// `kernels/include/tokens.cuh`.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Argmax {
-    /// `[rows, vocabulary]` f32.
-    pub logits: u64,
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Choice {
+    /// `[rows]` u64 of zeros; a launch leaves them zero.
+    pub best: u64,
+    /// `[rows]` u32 of zeros; a launch leaves them zero.
+    pub arrivals: u64,
     /// `[rows]` u32; [`crate::step::NONE`] where the largest logit is not finite.
     pub tokens: u64,
     /// The same in page-locked memory of the host; 0 for none.
     pub host: u64,
     /// `[vocabulary]` u32, the token of each column; 0 where they are the same.
     pub columns: u64,
-    /// `[rows]` u64 of zeros; a launch leaves them zero.
-    pub best: u64,
-    /// `[rows]` u32 of zeros; a launch leaves them zero.
-    pub arrivals: u64,
+}
+
+/// Chooses from logits in memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Argmax {
+    /// `[rows, vocabulary]` f32.
+    pub logits: u64,
+    pub choice: Choice,
     pub vocabulary: u32,
     pub rows: u32,
 }

@@ -4,7 +4,7 @@ use engine::model::Activation;
 use engine::sampler::Counter;
 use engine::types::SamplingParams;
 use engine_gpu::kernels::{
-    self, Activate, Angles, Argmax, CachePlace, HeadNorm, Norm, RotateAppend, Sample, SampleRow,
+    self, Activate, Angles, Argmax, CachePlace, Choice, HeadNorm, Norm, RotateAppend, Sample, SampleRow,
 };
 
 use super::{Peak, time};
@@ -79,16 +79,8 @@ fn tokens(rig: &mut Rig, peak: Peak) -> Result<(), Failure> {
     }
     let logits = rig.upload(&logits)?;
     let (tokens, best, arrivals) = (rig.poisoned(4)?, rig.filled(8, 0)?, rig.filled(4, 0)?);
-    let argmax = Argmax {
-        logits: logits.address,
-        tokens: tokens.address,
-        host: 0,
-        columns: 0,
-        best: best.address,
-        arrivals: arrivals.address,
-        vocabulary: VOCABULARY as u32,
-        rows: 1,
-    };
+    let choice = Choice { best: best.address, arrivals: arrivals.address, tokens: tokens.address, ..Choice::default() };
+    let argmax = Argmax { logits: logits.address, choice, vocabulary: VOCABULARY as u32, rows: 1 };
     let microseconds = time(rig, CHAIN, |_| {
         // SAFETY: the buffers above are as large as the arguments say.
         launched(unsafe { kernels::argmax(&rig.launcher, &rig.kernels, &argmax) })

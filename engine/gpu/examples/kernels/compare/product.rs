@@ -3,7 +3,8 @@
 use engine::backend::MatrixPart;
 use engine::weights::{TensorView, WeightType};
 use engine_cpu::kernels::{Compute, Pool, Precision, QuantMatrix};
-use engine_gpu::kernels::{self, Format, Product, QuantisedProduct};
+use engine_gpu::kernels::{self, Choice, Format, Product, QuantisedProduct};
+use engine_gpu::step::NONE;
 use half::bf16;
 
 use super::gated::gated;
@@ -193,9 +194,41 @@ fn one(rig: &Rig, report: &mut Report, given: &Given, case: Case) -> Result<(), 
         inside.extend(&row[offset..offset + outputs]);
         outside.extend(row[..offset].iter().chain(&row[offset + outputs..]).map(|value| value.is_nan()));
     }
+    if kind == WeightType::Bf16 && kernels::chooses(&rig.launcher, &rig.kernels, &product) {
+        let output = rig.poisoned(count * stride * element)?;
+        let product = Product { output: output.address + (offset * element) as u64, ..product };
+        choosing(rig, report, &text, &product, &inside)?;
+    }
     let expected = &given.expected[usize::from(bias)][..count * outputs];
     report.near(kernel, &text, &inside, expected, if float_output { SUMS } else { ROUNDING });
     report.equal(kernel, &format!("{text}, beside the output"), &outside, &vec![true; outside.len()]);
+    Ok(())
+}
+
+/// A product that chooses the largest of each row of `outputs`, which are what it gives.
+fn choosing(rig: &Rig, report: &mut Report, case: &str, product: &Product, outputs: &[f32]) -> Result<(), Failure> {
+    let rows = product.count as usize;
+    let (best, arrivals) = (rig.filled(rows * 8, 0)?, rig.filled(rows * 4, 0)?);
+    let (tokens, host) = (rig.poisoned(rows * 4)?, rig.poisoned(rows * 4)?);
+    let column = |index: usize| 2 * index as u32 + 1;
+    let columns = rig.upload(&(0..product.outputs as usize).map(column).collect::<Vec<_>>())?;
+    let choice = Choice {
+        best: best.address,
+        arrivals: arrivals.address,
+        tokens: tokens.address,
+        host: host.address,
+        columns: columns.address,
+    };
+    // The first of equals.
+    let largest = |row: &[f32]| (0..row.len()).rev().max_by(|a, b| row[*a].total_cmp(&row[*b]));
+    let expected = outputs.chunks_exact(product.outputs as usize).map(|row| largest(row).map_or(NONE, column));
+    let expected: Vec<u32> = expected.collect();
+    for _ in 0..2 {
+        launch(rig, WeightType::Bf16, &Product { choice, ..*product })?;
+        report.equal("product that chooses", case, &tokens.read::<u32>()?, &expected);
+        report.equal("product that chooses", case, &host.read::<u32>()?, &expected);
+    }
+    report.equal("product that chooses", case, &best.read::<u64>()?, &vec![0; rows]);
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use engine::backend::chosen;
 use engine::model::Activation;
 use engine::weights::dequantise::dequantise;
 use engine_cpu::kernels::{Compute, Pool, Precision};
-use engine_gpu::kernels::{self, Activate, Add, CopyColumns, Dequantise, Embed, Format, Gather, Widen};
+use engine_gpu::kernels::{self, Activate, Add, CopyColumns, Dequantise, Embed, Format, Gather, SQUARES, Widen};
 use engine_gpu::step::NONE;
 use half::bf16;
 
@@ -44,6 +44,9 @@ fn embedding(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
                 table_rows: table_rows as u32,
                 columns: columns as u32,
                 rows: rows as u32,
+                norm: 0,
+                scaled: 0,
+                squares: 0,
             };
             // SAFETY: the buffers above are as large as the arguments say.
             launched(unsafe { kernels::embed(&rig.launcher, &rig.kernels, format, &embed) })?;
@@ -57,6 +60,7 @@ fn embedding(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
                 .map(|value| bf16::from_f32(*value))
                 .collect();
             report.equal("embedding", &format!("{kind:?} {columns}"), &output.read::<bf16>()?, &expected);
+            begun(rig, report, format, &embed, &expected)?;
 
             if !Format::STORED.contains(&format) {
                 continue;
@@ -70,6 +74,28 @@ fn embedding(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
             report.equal("dequantise", &format!("{kind:?} {columns}"), &output.read::<bf16>()?, &expected);
         }
     }
+    Ok(())
+}
+
+/// The same with the begin of a norm, of the rows that are `expected`.
+fn begun(rig: &mut Rig, report: &mut Report, format: Format, embed: &Embed, expected: &[bf16]) -> Result<(), Failure> {
+    let (columns, elements) = (embed.columns as usize, expected.len());
+    let norm = rig.random.values(columns);
+    let (weight, output, scaled) = (rig.upload(&norm)?, rig.poisoned(elements * 2)?, rig.poisoned(elements * 2)?);
+    let squares = rig.poisoned(elements / SQUARES as usize * 4)?;
+    let addresses = [weight.address, scaled.address, squares.address];
+    let embed =
+        Embed { output: output.address, norm: addresses[0], scaled: addresses[1], squares: addresses[2], ..*embed };
+    // SAFETY: the buffers above are as large as the arguments say.
+    launched(unsafe { kernels::embed(&rig.launcher, &rig.kernels, format, &embed) })?;
+    let case = format!("{format:?} {columns}, norm begun");
+    report.equal("embedding", &case, &output.read::<bf16>()?, expected);
+    let rows = floats(expected);
+    let times: Vec<bf16> =
+        rows.iter().zip(norm.iter().cycle()).map(|(value, norm)| bf16::from_f32(value * norm)).collect();
+    report.equal("embedding", &case, &scaled.read::<bf16>()?, &times);
+    let sums = rows.chunks_exact(SQUARES as usize).map(|values| values.iter().map(|value| value * value).sum());
+    report.near("embedding", &case, &squares.read::<f32>()?, &sums.collect::<Vec<f32>>(), 1e-6);
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::sampler::{Counter, SamplerScratch, SamplerState};
 use engine::types::{Sampling, SamplingParams};
 use engine_cpu::kernels::Pool;
-use engine_gpu::kernels::{self, Argmax, Sample, SampleRow};
+use engine_gpu::kernels::{self, Argmax, Choice, Sample, SampleRow};
 use engine_gpu::step::NONE;
 
 use super::Report;
@@ -125,16 +125,15 @@ fn argmax(
     let map = |column: u32| if column == NONE { NONE } else { 2 * column + 1 };
     let columns = rig.upload(&(0..vocabulary as u32).map(map).collect::<Vec<_>>())?;
     let host = rig.poisoned(rows * 4)?;
-    let arguments = Argmax {
-        logits: memory.address,
+    let choice = Choice {
+        best: best.address,
+        arrivals: arrivals.address,
         tokens: tokens.address,
         host: host.address,
         columns: columns.address,
-        best: best.address,
-        arrivals: arrivals.address,
-        vocabulary: vocabulary as u32,
-        rows: rows as u32,
     };
+    let (vocabulary, rows_word) = (vocabulary as u32, rows as u32);
+    let arguments = Argmax { logits: memory.address, choice, vocabulary, rows: rows_word };
     let greedy = SamplingParams { temperature: 0.0, ..SamplingParams::default() };
     let expected = all_expected(pool, &vec![(greedy, 0); rows], logits);
     let expected: Vec<u32> = expected.into_iter().map(map).collect();

@@ -8,7 +8,7 @@ use engine::model::Activation;
 
 use super::launch::Shape;
 use super::module::Module;
-use super::{Kernel, KernelError, KernelSet, Launcher};
+use super::{Choice, Kernel, KernelError, KernelSet, Launcher};
 use size::{DIRECT, STREAMED, Size};
 
 /// Most rows of activations of these kernels; more go to the matrix library.
@@ -110,8 +110,11 @@ pub struct Product {
     /// `[.., columns / SQUARES]` f32, or 0: what the product that made the input left as `squares`. The sums are multiplied
     /// by the inverse root of their mean. Columns are then a multiple of [`SQUARES`].
     pub input_squares: u64,
-    /// `[count]` u32: the row of `input_squares` that belongs to each row of the input; 0 for the first ones.
+    /// `[count]` u32: the rows of `input` and `input_squares` that are multiplied; 0 for the first ones. Written before the
+    /// pass.
     pub input_rows: u64,
+    /// Of f32 outputs, where [`chooses`] says so: the largest of each row is chosen. With `best` 0 nothing is.
+    pub choice: Choice,
 }
 
 impl Product {
@@ -129,6 +132,12 @@ impl Product {
         }
         Ok(())
     }
+}
+
+/// Whether the kernel for this product can choose from its output as well.
+pub fn chooses(launcher: &Launcher, kernels: &KernelSet, product: &Product) -> bool {
+    let size = kernels.product.choose(product, 0, launcher.multiprocessors);
+    product.float_output == 1 && product.residual == 0 && size.is_some_and(|(size, _)| size.chooses())
 }
 
 /// # Safety

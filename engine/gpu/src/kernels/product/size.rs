@@ -83,6 +83,12 @@ impl Size {
         Self { unit, plain, gated, inputs, rows, resident, threads, shared, share, worth }
     }
 
+    /// Whether the plain kernel can choose the largest output of each row: the twin of `CHOOSES` in
+    /// `kernels/product/streamed.cuh`.
+    pub fn chooses(&self) -> bool {
+        !matches!(self.worth, Worth::Any) && self.inputs <= 8
+    }
+
     pub fn tiles(&self, product: &Product, gated: bool) -> u32 {
         product.outputs.div_ceil(if gated { self.rows / 2 } else { self.rows })
     }
