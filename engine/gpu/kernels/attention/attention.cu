@@ -4,45 +4,12 @@
 // the parts together, in the order of the parts. `attend_whole` takes many rows, one tile of pairs per warp.
 #include "fresh.cuh"
 #include "near.cuh"
+#include "pair.cuh"
 #include "reduce.cuh"
+#include "rows.cuh"
 #include "tile.cuh"
 
 constexpr u32 WARPS = 4;
-
-// Where the lane's pair `which` of a tile of `rows` rows comes from and goes to.
-struct Pair {
-    bool valid;
-    u32 row;
-    u32 head;
-
-    __device__ __forceinline__ Pair(const Bundle& bundle, u32 first_row, u32 rows, u32 index) {
-        valid = bundle.count > 0 && index < rows * bundle.count;
-        row = valid ? first_row + index / bundle.count : 0;
-        head = valid ? bundle.first + index % bundle.count : 0;
-    }
-};
-
-__device__ __forceinline__ Sight sight_of(
-    const AttentionArguments& a, const StepSegment& segment, const Pair (&pairs)[2]) {
-    Sight sight;
-    bool tree = segment.committed != NONE;
-    sight.written = segment.start + segment.rows;
-    sight.committed = segment.committed;
-    sight.bits = tree ? sight.written - segment.committed : 0;
-    u32 all = NONE;
-#pragma unroll
-    for (u32 which = 0; which < 2; ++which) {
-        u32 limit = tree ? sight.written : segment.start + pairs[which].row + 1;
-        sight.limit[which] = pairs[which].valid ? limit : 0;
-        sight.words[which] =
-            tree ? a.mask + segment.first_word + static_cast<u64>(pairs[which].row) * segment.row_words : nullptr;
-        // What a pair that is not there gives is thrown away, so it needs no mask.
-        u32 seen = pairs[which].valid ? (tree ? segment.committed : limit) : NONE;
-        all = seen < all ? seen : all;
-    }
-    sight.all = all;
-    return sight;
-}
 
 __device__ __forceinline__ void load_tile(
     WarpTile& tile, const AttentionArguments& a, const StepSegment& segment, const Pair (&pairs)[2]) {
@@ -414,20 +381,21 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, 2) attend_whole(Attent
     }
 }
 
-#if ARCHWAY_HAS_CLUSTERS && ARCHWAY_HEAD % 64 == 0 && ARCHWAY_HEAD <= 128
+#if ARCHWAY_ATTENDS_NEAR
 // Three blocks: registers beside those of two blocks of the product in front.
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(NEAR_WARPS* WARP, 3)
     attend_near_8(AttentionArguments a) {
-    attend_near<1, true>(a, shared_parts);
+    attend_near<true>(a, shared_parts);
 }
 
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(NEAR_WARPS* WARP, 3)
     attend_near_8_rows(AttentionArguments a) {
-    attend_near<1, false>(a, shared_parts);
+    attend_near<false>(a, shared_parts);
 }
 
-extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(NEAR_WARPS* WARP, 2)
-    attend_near_16_rows(AttentionArguments a) {
-    attend_near<2, false>(a, shared_parts);
+// Registers that are left beside those of one block of seventeen warps with 80 registers, four to five on a scheduler.
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __maxnreg__(112)
+    attend_rows(AttentionArguments a) {
+    attend_rows_of(a, *reinterpret_cast<RowsMemory*>(shared_parts));
 }
 #endif

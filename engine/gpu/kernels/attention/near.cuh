@@ -9,14 +9,14 @@
 
 #include "near_room.cuh"
 
-#if ARCHWAY_HAS_CLUSTERS && ARCHWAY_HEAD % 64 == 0 && ARCHWAY_HEAD <= 128
+#if ARCHWAY_ATTENDS_NEAR
 
 // ONE: every segment has one row.
-template <u32 TILES, bool ONE>
+template <bool ONE>
 __device__ __forceinline__ void attend_near(const AttentionArguments& a, float* shared) {
     let_next_start();
     Bundle bundle(a, blockIdx.y);
-    u32 each = 8 * TILES / a.group, warp = threadIdx.x / WARP, group = threadIdx.x % WARP / 4;
+    u32 each = 8 / a.group, warp = threadIdx.x / WARP, group = threadIdx.x % WARP / 4;
     // The step's arrays were written before the first kernel.
     NearTile tile(a, blockIdx.x / CLUSTER, each);
     if (!tile.there || bundle.count == 0) {
@@ -28,6 +28,13 @@ __device__ __forceinline__ void attend_near(const AttentionArguments& a, float* 
     }
     const StepSegment& segment = tile.segment;
     NearAngles angles = {shared};
+    NearRoom room(shared, tile.rows * bundle.count);
+    __shared__ __align__(8) u64 arrived;
+    if (threadIdx.x == 0) {
+        prepare_parts(&arrived);
+        barrier_expect(&arrived, room.bytes());
+    }
+    __syncwarp();
     // Nobody writes to a block's shared memory before it has started, and has used what it put there itself.
     if constexpr (ONE) {
         asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
@@ -50,85 +57,69 @@ __device__ __forceinline__ void attend_near(const AttentionArguments& a, float* 
     if (more) {
         prefetch_page(a, next);
     }
-    bool valid[TILES];
-    u32 rows[TILES], heads[TILES];
+    bool valid = group < tile.rows * bundle.count;
+    u32 row = segment.first_row + tile.first_row + (valid ? group / bundle.count : 0);
+    u32 query_head = bundle.first + (valid ? group % bundle.count : 0);
+    NearSight sights[2];
 #pragma unroll
-    for (u32 i = 0; i < TILES; ++i) {
-        u32 index = 8 * i + group;
-        valid[i] = index < tile.rows * bundle.count;
-        rows[i] = segment.first_row + tile.first_row + (valid[i] ? index / bundle.count : 0);
-        heads[i] = bundle.first + (valid[i] ? index % bundle.count : 0);
-    }
-    NearSight sights[TILES][2];
-#pragma unroll
-    for (u32 i = 0; i < 2 * TILES; ++i) {
-        sights[i / 2][i % 2].look(a, tile, bundle.count, i / 2 * 8 + 2 * (threadIdx.x % 4) + i % 2);
+    for (u32 i = 0; i < 2; ++i) {
+        sights[i].look(a, tile, bundle.count, 2 * (threadIdx.x % 4) + i);
     }
     // Every pair sees every position below this.
     u32 all = segment.committed != NONE ? segment.committed : segment.start + tile.first_row + 1;
     NearFresh fresh = {a, tile, bundle.cached, blockIdx.y % a.bundles_per_head == 0};
     u32 first_new = segment.start / PAGE;
     bool has_new = busy && last >= first_new;
-    NearHead queries[TILES];
-    auto load_queries = [&] {
-#pragma unroll
-        for (u32 i = 0; i < TILES; ++i) {
-            u64 row = static_cast<u64>(rows[i]) * a.row;
-            queries[i].load(a.source + row + a.query_offset + heads[i] * a.query_stride, valid[i]);
-        }
+    NearHead query;
+    auto load_query = [&] {
+        query.load(a.source + static_cast<u64>(row) * a.row + a.query_offset + query_head * a.query_stride, valid);
     };
     if constexpr (ONE) {
         HeldAngles held(a, segment.first_row);
         wait_for_previous();
-        load_queries();
-        NearRow row;
+        load_query();
+        NearRow added;
         if (has_new) {
-            row.load(current, fresh);
+            added.load(current, fresh);
         }
-#pragma unroll
-        for (u32 i = 0; i < TILES; ++i) {
-            queries[i].make(a, held, a.query_norm);
-        }
+        query.make(a, held, a.query_norm);
         if (has_new) {
-            row.key.make(a, held, a.key_norm);
-            row.add(current, fresh, at);
+            added.key.make(a, held, a.key_norm);
+            added.add(current, fresh, at);
         }
     } else {
         wait_for_previous();
-        load_queries();
+        load_query();
         if (has_new) {
             fresh.load(current, last * PAGE);
         }
         angles.wait();
-#pragma unroll
-        for (u32 i = 0; i < TILES; ++i) {
-            queries[i].make(a, RowAngles(a, angles, rows[i] - segment.first_row), a.query_norm);
-        }
+        query.make(a, RowAngles(a, angles, row - segment.first_row), a.query_norm);
         if (has_new) {
             fresh.make(current, last * PAGE, angles);
         }
-        asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+        // Angles have been used: what was made of them is in registers.
+        asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
         if (has_new) {
             fresh.store(current, last * PAGE, at);
         }
     }
-    NearSums<TILES> sums;
+    NearSums sums;
     sums.clear();
     if (busy) {
-        take_page<true, ONE>(sums, current, queries, a, sights, all, last * PAGE);
+        take_page<true, ONE>(sums, current, query, a, sights, all, last * PAGE);
     }
     for (u32 page = last; more; more = page >= NEAR_PARTS) {
         page -= NEAR_PARTS;
         current.load(a.keys + next, a.values + next, PAGE);
         next = page >= NEAR_PARTS ? element(page - NEAR_PARTS) : 0;
-        take_page<false, ONE>(sums, current, queries, a, sights, all, page * PAGE);
+        take_page<false, ONE>(sums, current, query, a, sights, all, page * PAGE);
     }
-    NearRoom room(shared, tile.rows * bundle.count);
-    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
     room.keep(sums);
     __syncthreads();
-    room.send();
-    meet_cluster();
+    room.send(&arrived);
+    await_parts(&arrived, 0);
     u32 units = room.pairs * (OWN / 2);
     for (u32 first = 0; first < units; first += NEAR_WARPS * WARP / 2) {
         u32 unit = first + threadIdx.x / 2, safe = unit < units ? unit : 0;
@@ -137,9 +128,9 @@ __device__ __forceinline__ void attend_near(const AttentionArguments& a, float* 
         if (unit < units && threadIdx.x % 2 == 0) {
             // Mostly there is one row.
             u32 above = pair >= bundle.count ? pair / bundle.count : 0;
-            u64 row = segment.first_row + tile.first_row + above;
+            u64 place = segment.first_row + tile.first_row + above;
             u32 head = bundle.first + pair - above * bundle.count;
-            bf16* output = a.output + (row * a.query_heads + head) * HEAD + rank_in_cluster() * OWN + within;
+            bf16* output = a.output + (place * a.query_heads + head) * HEAD + rank_in_cluster() * OWN + within;
             *reinterpret_cast<u32*>(output) = to_pair(value.x, value.y);
         }
     }

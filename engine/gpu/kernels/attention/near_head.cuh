@@ -3,7 +3,7 @@
 
 #include "tile.cuh"
 
-#if ARCHWAY_HAS_CLUSTERS && ARCHWAY_HEAD % 64 == 0 && ARCHWAY_HEAD <= 128
+#if ARCHWAY_ATTENDS_NEAR
 
 // Blocks of 32 and of 64 dimensions.
 constexpr u32 BLOCKS_32 = HEAD / 32;
@@ -87,6 +87,61 @@ struct RowAngles {
     }
 };
 
+// Eight dimensions of a head: their squares, added up.
+__device__ __forceinline__ float squares_of(const Vector16& block) {
+    float values[8], squares = 0.0f;
+    unpack(block, values);
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i) {
+        squares += values[i] * values[i];
+    }
+    return squares;
+}
+
+// The norm's end: what `squares` of the whole head say, and eight weights.
+__device__ __forceinline__ float factor_of_norm(float squares, float epsilon) {
+    return rsqrtf(squares / static_cast<float>(HEAD) + epsilon);
+}
+
+__device__ __forceinline__ void normalise_block(Vector16& block, float factor, const float* weight) {
+    float values[8];
+    unpack(block, values);
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i) {
+        values[i] *= factor * weight[i];
+    }
+    block = pack(values);
+}
+
+// Two blocks of a lane's eight dimensions whose pairs are half a head apart.
+__device__ __forceinline__ void rotate_apart(Vector16& lower, Vector16& upper, const BlockAngles& angles) {
+    float first[8], second[8];
+    unpack(lower, first);
+    unpack(upper, second);
+#pragma unroll
+    for (u32 i = 0; i < 8; ++i) {
+        float low = first[i], high = second[i], cosine = angles.cosine[i], sine = angles.sine[i];
+        first[i] = rotated(low, high, cosine, -sine);
+        second[i] = rotated(high, low, cosine, sine);
+    }
+    lower = pack(first);
+    upper = pack(second);
+}
+
+// A block whose pairs are neighbours; `half` of the angles are its own.
+__device__ __forceinline__ void rotate_within(Vector16& block, const BlockAngles& angles, u32 half) {
+    float values[8];
+    unpack(block, values);
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) {
+        float low = values[2 * i], high = values[2 * i + 1];
+        float cosine = angles.cosine[4 * half + i], sine = angles.sine[4 * half + i];
+        values[2 * i] = rotated(low, high, cosine, -sine);
+        values[2 * i + 1] = rotated(high, low, cosine, sine);
+    }
+    block = pack(values);
+}
+
 // A lane's dimensions of a head: 8t to 8t + 7 of every 32.
 struct NearHead {
     Vector16 blocks[BLOCKS_32];
@@ -103,67 +158,14 @@ struct NearHead {
         float squares = 0.0f;
 #pragma unroll
         for (u32 block = 0; block < BLOCKS_32; ++block) {
-            float values[8];
-            unpack(blocks[block], values);
-#pragma unroll
-            for (u32 i = 0; i < 8; ++i) {
-                squares += values[i] * values[i];
-            }
+            squares += squares_of(blocks[block]);
         }
         squares += __shfl_xor_sync(ALL_LANES, squares, 1);
         squares += __shfl_xor_sync(ALL_LANES, squares, 2);
-        float factor = rsqrtf(squares / static_cast<float>(HEAD) + epsilon);
+        float factor = factor_of_norm(squares, epsilon);
 #pragma unroll
         for (u32 block = 0; block < BLOCKS_32; ++block) {
-            float values[8];
-            unpack(blocks[block], values);
-#pragma unroll
-            for (u32 i = 0; i < 8; ++i) {
-                values[i] *= factor * weight[32 * block + 8 * (threadIdx.x % 4) + i];
-            }
-            blocks[block] = pack(values);
-        }
-    }
-
-    // Pairs are half a head apart: blocks `block` and `block + BLOCKS_64`.
-    template <typename Angles>
-    __device__ __forceinline__ void rotate_halves(const Angles& angles) {
-#pragma unroll
-        for (u32 block = 0; block < BLOCKS_64; ++block) {
-            BlockAngles here = angles.of(block);
-            float first[8], second[8];
-            unpack(blocks[block], first);
-            unpack(blocks[block + BLOCKS_64], second);
-#pragma unroll
-            for (u32 i = 0; i < 8; ++i) {
-                float low = first[i], high = second[i], cosine = here.cosine[i], sine = here.sine[i];
-                first[i] = rotated(low, high, cosine, -sine);
-                second[i] = rotated(high, low, cosine, sine);
-            }
-            blocks[block] = pack(first);
-            blocks[block + BLOCKS_64] = pack(second);
-        }
-    }
-
-    // Pairs are neighbours.
-    template <typename Angles>
-    __device__ __forceinline__ void rotate_neighbours(const Angles& angles) {
-#pragma unroll
-        for (u32 block = 0; block < BLOCKS_64; ++block) {
-            BlockAngles here = angles.of(block);
-#pragma unroll
-            for (u32 half = 0; half < 2; ++half) {
-                float values[8];
-                unpack(blocks[2 * block + half], values);
-#pragma unroll
-                for (u32 i = 0; i < 4; ++i) {
-                    float low = values[2 * i], high = values[2 * i + 1];
-                    float cosine = here.cosine[4 * half + i], sine = here.sine[4 * half + i];
-                    values[2 * i] = rotated(low, high, cosine, -sine);
-                    values[2 * i + 1] = rotated(high, low, cosine, sine);
-                }
-                blocks[2 * block + half] = pack(values);
-            }
+            normalise_block(blocks[block], factor, weight + 32 * block + 8 * (threadIdx.x % 4));
         }
     }
 
@@ -172,10 +174,15 @@ struct NearHead {
         if (norm != nullptr) {
             normalise(norm, a.epsilon);
         }
-        if (a.interleaved) {
-            rotate_neighbours(angles);
-        } else {
-            rotate_halves(angles);
+#pragma unroll
+        for (u32 block = 0; block < BLOCKS_64; ++block) {
+            BlockAngles here = angles.of(block);
+            if (a.interleaved) {
+                rotate_within(blocks[2 * block], here, 0);
+                rotate_within(blocks[2 * block + 1], here, 1);
+            } else {
+                rotate_apart(blocks[block], blocks[block + BLOCKS_64], here);
+            }
         }
     }
 };

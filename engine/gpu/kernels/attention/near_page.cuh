@@ -3,7 +3,7 @@
 
 #include "near_head.cuh"
 
-#if ARCHWAY_HAS_CLUSTERS && ARCHWAY_HEAD % 64 == 0 && ARCHWAY_HEAD <= 128
+#if ARCHWAY_ATTENDS_NEAR
 
 // The tile of a cluster: rows `first_row..first_row + rows` of a segment.
 struct NearTile {

@@ -1,9 +1,10 @@
 // How the warps of a cluster put their parts together: for attend_near, see near.cuh.
 #pragma once
 
+#include "bulk.cuh"
 #include "near_sums.cuh"
 
-#if ARCHWAY_HAS_CLUSTERS && ARCHWAY_HEAD % 64 == 0 && ARCHWAY_HEAD <= 128
+#if ARCHWAY_ATTENDS_NEAR
 
 // Blocks of a cluster: as many as every device with clusters takes. The twin of `CLUSTER` in src/kernels/attention.rs.
 constexpr u32 CLUSTER = 8;
@@ -13,11 +14,6 @@ constexpr u32 NEAR_PARTS = CLUSTER * NEAR_WARPS;
 // Dimensions that a block of the cluster puts together.
 constexpr u32 OWN = HEAD / CLUSTER;
 
-// All blocks of the cluster that have not ended.
-__device__ __forceinline__ void meet_cluster() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-
 __device__ __forceinline__ u32 rank_in_cluster() {
     u32 rank;
     asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
@@ -25,19 +21,42 @@ __device__ __forceinline__ u32 rank_in_cluster() {
 }
 
 // Where `pointer` of this block's shared memory is in that of block `rank` of the cluster.
-__device__ __forceinline__ u32 address_in(const float* pointer, u32 rank) {
+__device__ __forceinline__ u32 address_in(const void* pointer, u32 rank) {
     u32 own = static_cast<u32>(__cvta_generic_to_shared(pointer)), address;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(own), "r"(rank));
     return address;
 }
 
-__device__ __forceinline__ void store_in_cluster(u32 address, float x, float y, float z, float w) {
-    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(x), "f"(y), "f"(z), "f"(w)
+// Stores to a block's shared memory; its barrier counts the bytes when they are there, so that nobody waits for an answer.
+__device__ __forceinline__ void send_in_cluster(u32 address, u32 barrier, float x, float y, float z, float w) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(address),
+                 "f"(x), "f"(y), "f"(z), "f"(w), "r"(barrier)
                  : "memory");
 }
 
-__device__ __forceinline__ void store_in_cluster(u32 address, float x, float y) {
-    asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
+__device__ __forceinline__ void send_in_cluster(u32 address, u32 barrier, float x, float y) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(address),
+                 "f"(x), "f"(y), "r"(barrier)
+                 : "memory");
+}
+
+// By one thread of a block, before the cluster meets.
+__device__ __forceinline__ void prepare_parts(u64* barrier) {
+    barrier_init(barrier, 1);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// Until as many bytes as were expected have come from the blocks of the cluster.
+__device__ __forceinline__ void await_parts(const u64* barrier, u32 parity) {
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "again:\n"
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+        "@!done bra again;\n"
+        "}\n" ::"r"(shared_address(barrier)),
+        "r"(parity)
+        : "memory");
 }
 
 // Factors that bring parts to one largest score, and the sum of their weights.
@@ -80,38 +99,38 @@ struct NearRoom {
     }
 
     // A warp's part, to be put together with those of the block's other warps.
-    template <u32 TILES>
-    __device__ __forceinline__ void keep(const NearSums<TILES>& part) const {
-        u32 group = threadIdx.x % WARP / 4, place = threadIdx.x % 4, warp = threadIdx.x / WARP;
+    __device__ __forceinline__ void keep(const NearSums& part) const {
+        u32 group = threadIdx.x % WARP / 4, warp = threadIdx.x / WARP;
 #pragma unroll
-        for (u32 tile = 0; tile < TILES; ++tile) {
+        for (u32 column = 0; column < 2; ++column) {
+            u32 pair = 2 * (threadIdx.x % 4) + column;
+            float sum = sum_of_groups(part.sum[column]);
+            if (pair >= pairs) {
+                continue;
+            }
+            if (group == 0) {
+                own_scales[warp * pairs + pair] = make_float2(part.largest[column], sum);
+            }
 #pragma unroll
-            for (u32 column = 0; column < 2; ++column) {
-                u32 pair = 8 * tile + 2 * place + column;
-                float sum = sum_of_groups(part.sum[tile][column]);
-                if (pair >= pairs) {
-                    continue;
-                }
-                if (group == 0) {
-                    own_scales[warp * pairs + pair] = make_float2(part.largest[tile][column], sum);
-                }
+            for (u32 block = 0; block < BLOCKS_64; ++block) {
+                float* to = own + (warp * pairs + pair) * HEAD + 64 * block + 8 * group;
 #pragma unroll
-                for (u32 block = 0; block < BLOCKS_64; ++block) {
-                    float* to = own + (warp * pairs + pair) * HEAD + 64 * block + 8 * group;
-#pragma unroll
-                    for (u32 half = 0; half < 2; ++half) {
-                        const Sums& low = part.output[block][2 * half][tile];
-                        const Sums& high = part.output[block][2 * half + 1][tile];
-                        *reinterpret_cast<float4*>(to + 4 * half) = make_float4(
-                            low.values[column], low.values[column + 2], high.values[column], high.values[column + 2]);
-                    }
+                for (u32 half = 0; half < 2; ++half) {
+                    const Sums &low = part.output[block][2 * half], &high = part.output[block][2 * half + 1];
+                    *reinterpret_cast<float4*>(to + 4 * half) = make_float4(
+                        low.values[column], low.values[column + 2], high.values[column], high.values[column + 2]);
                 }
             }
         }
     }
 
+    // Of all parts that a block gets.
+    __device__ __forceinline__ u32 bytes() const {
+        return CLUSTER * pairs * (OWN * sizeof(float) + sizeof(float2));
+    }
+
     // Sends the block's part to the blocks of the cluster, each its dimensions.
-    __device__ __forceinline__ void send() const {
+    __device__ __forceinline__ void send(const u64* barrier) const {
         constexpr u32 PIECES = HEAD / 4;
         u32 rank = rank_in_cluster();
         for (u32 index = threadIdx.x; index < pairs * PIECES; index += NEAR_WARPS * WARP) {
@@ -126,12 +145,11 @@ struct NearRoom {
                 total.z += joint.factors[warp] * value.z;
                 total.w += joint.factors[warp] * value.w;
             }
-            u32 to = dimension / OWN;
-            store_in_cluster(
-                address_in(sums + (rank * pairs + pair) * OWN + dimension % OWN, to), total.x, total.y, total.z, total.w);
+            u32 to = dimension / OWN, arrival = address_in(barrier, to);
+            u32 sum = address_in(sums + (rank * pairs + pair) * OWN + dimension % OWN, to);
+            send_in_cluster(sum, arrival, total.x, total.y, total.z, total.w);
             if (dimension % OWN == 0) {
-                u32 scale = address_in(reinterpret_cast<const float*>(scales + rank * pairs + pair), to);
-                store_in_cluster(scale, joint.largest, joint.sum);
+                send_in_cluster(address_in(scales + rank * pairs + pair, to), arrival, joint.largest, joint.sum);
             }
         }
     }

@@ -3,29 +3,25 @@
 
 #include "near_page.cuh"
 
-#if ARCHWAY_HAS_CLUSTERS && ARCHWAY_HEAD % 64 == 0 && ARCHWAY_HEAD <= 128
+#if ARCHWAY_ATTENDS_NEAR
 
-// Pairs 2t and 2t + 1 of each of TILES tiles of eight: what a warp has gathered.
-template <u32 TILES>
+// Pairs 2t and 2t + 1 of a tile of eight: what a warp has gathered.
 struct NearSums {
     // Dimensions (64 block + 8g + 2 word) and the next, as the rows of the tensor cores' tile.
-    Sums output[BLOCKS_64][4][TILES];
-    float largest[TILES][2];
-    float sum[TILES][2];
+    Sums output[BLOCKS_64][4];
+    float largest[2];
+    float sum[2];
 
     __device__ __forceinline__ void clear() {
 #pragma unroll
-        for (u32 tile = 0; tile < TILES; ++tile) {
+        for (u32 block = 0; block < BLOCKS_64; ++block) {
 #pragma unroll
-            for (u32 block = 0; block < BLOCKS_64; ++block) {
-#pragma unroll
-                for (u32 word = 0; word < 4; ++word) {
-                    output[block][word][tile] = Sums{};
-                }
+            for (u32 word = 0; word < 4; ++word) {
+                output[block][word] = Sums{};
             }
-            largest[tile][0] = largest[tile][1] = NEGATIVE_INFINITY;
-            sum[tile][0] = sum[tile][1] = 0.0f;
         }
+        largest[0] = largest[1] = NEGATIVE_INFINITY;
+        sum[0] = sum[1] = 0.0f;
     }
 };
 
@@ -86,67 +82,63 @@ __device__ __forceinline__ float power(float exponent) {
     return value;
 }
 
-// One page, for the queries of TILES tiles of eight pairs. FIRST is the warp's first.
-template <bool FIRST, bool ONE, u32 TILES>
+// One page, for the queries of eight pairs. FIRST is the warp's first.
+template <bool FIRST, bool ONE>
 __device__ __forceinline__ void take_page(
-    NearSums<TILES>& sums, const NearPage& page, const NearHead (&queries)[TILES], const AttentionArguments& a,
-    const NearSight (&sights)[TILES][2], u32 all, u32 first) {
+    NearSums& sums, const NearPage& page, const NearHead& head, const AttentionArguments& a, const NearSight (&sights)[2],
+    u32 all, u32 first) {
     u32 group = threadIdx.x % WARP / 4;
     bool masked = first + PAGE > all;
-    u32 weights[TILES][2];
+    Sums scores = {}, others = {};
 #pragma unroll
-    for (u32 at = 0; at < TILES; ++at) {
-        Sums scores = {}, others = {};
-#pragma unroll
-        for (u32 block = 0; block < BLOCKS_32; ++block) {
-            const u32(&low)[4] = page.keys[0].blocks[block].words, (&high)[4] = page.keys[1].blocks[block].words;
-            const u32(&query)[4] = queries[at].blocks[block].words;
-            multiply_add(scores, LeftTile{{low[0], high[0], low[1], high[1]}}, query[0], query[1]);
-            multiply_add(others, LeftTile{{low[2], high[2], low[3], high[3]}}, query[2], query[3]);
-        }
-#pragma unroll
-        for (u32 column = 0; column < 2; ++column) {
-            const NearSight& sight = sights[at][column];
-            float* mine = scores.values + column;
-            const float* odd = others.values + column;
-            float score[2];
-#pragma unroll
-            for (u32 half = 0; half < 2; ++half) {
-                score[half] = (mine[2 * half] + odd[2 * half]) * a.scale;
-                u32 position = first + group + 8 * half;
-                if (masked && !(ONE ? position < all : sight.sees(position))) {
-                    score[half] = NEGATIVE_INFINITY;
-                }
-            }
-            float largest = largest_of_groups(fmaxf(score[0], score[1]));
-            float before = sums.largest[at][column];
-            if constexpr (!FIRST) {
-                largest = fmaxf(before, largest);
-            }
-            // Nothing seen yet: any finite number keeps the differences from being no numbers.
-            float base = largest == NEGATIVE_INFINITY ? 0.0f : largest;
-            sums.largest[at][column] = largest;
-            mine[0] = power(score[0] - base);
-            mine[2] = power(score[1] - base);
-            float sum = mine[0] + mine[2];
-            if constexpr (FIRST) {
-                sums.sum[at][column] = sum;
-                continue;
-            }
-            float factor = power(before - base);
-            sums.sum[at][column] = sums.sum[at][column] * factor + sum;
-#pragma unroll
-            for (u32 block = 0; block < BLOCKS_64; ++block) {
-#pragma unroll
-                for (u32 word = 0; word < 4; ++word) {
-                    sums.output[block][word][at].values[column] *= factor;
-                    sums.output[block][word][at].values[column + 2] *= factor;
-                }
-            }
-        }
-        weights[at][0] = transpose(to_pair(scores.values[0], scores.values[1]));
-        weights[at][1] = transpose(to_pair(scores.values[2], scores.values[3]));
+    for (u32 block = 0; block < BLOCKS_32; ++block) {
+        const u32(&low)[4] = page.keys[0].blocks[block].words, (&high)[4] = page.keys[1].blocks[block].words;
+        const u32(&query)[4] = head.blocks[block].words;
+        multiply_add(scores, LeftTile{{low[0], high[0], low[1], high[1]}}, query[0], query[1]);
+        multiply_add(others, LeftTile{{low[2], high[2], low[3], high[3]}}, query[2], query[3]);
     }
+#pragma unroll
+    for (u32 column = 0; column < 2; ++column) {
+        const NearSight& sight = sights[column];
+        float* mine = scores.values + column;
+        const float* odd = others.values + column;
+        float score[2];
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half) {
+            score[half] = (mine[2 * half] + odd[2 * half]) * a.scale;
+            u32 position = first + group + 8 * half;
+            if (masked && !(ONE ? position < all : sight.sees(position))) {
+                score[half] = NEGATIVE_INFINITY;
+            }
+        }
+        float largest = largest_of_groups(fmaxf(score[0], score[1]));
+        float before = sums.largest[column];
+        if constexpr (!FIRST) {
+            largest = fmaxf(before, largest);
+        }
+        // Nothing seen yet: any finite number keeps the differences from being no numbers.
+        float base = largest == NEGATIVE_INFINITY ? 0.0f : largest;
+        sums.largest[column] = largest;
+        mine[0] = power(score[0] - base);
+        mine[2] = power(score[1] - base);
+        float sum = mine[0] + mine[2];
+        if constexpr (FIRST) {
+            sums.sum[column] = sum;
+            continue;
+        }
+        float factor = power(before - base);
+        sums.sum[column] = sums.sum[column] * factor + sum;
+#pragma unroll
+        for (u32 block = 0; block < BLOCKS_64; ++block) {
+#pragma unroll
+            for (u32 word = 0; word < 4; ++word) {
+                sums.output[block][word].values[column] *= factor;
+                sums.output[block][word].values[column + 2] *= factor;
+            }
+        }
+    }
+    u32 weights[2] = {
+        transpose(to_pair(scores.values[0], scores.values[1])), transpose(to_pair(scores.values[2], scores.values[3]))};
 #pragma unroll
     for (u32 block = 0; block < BLOCKS_64; ++block) {
 #pragma unroll
@@ -160,10 +152,7 @@ __device__ __forceinline__ void take_page(
             LeftTile turned = {
                 {__byte_perm(values[0], values[1], 0x5410), __byte_perm(values[0], values[1], 0x7632),
                  __byte_perm(values[2], values[3], 0x5410), __byte_perm(values[2], values[3], 0x7632)}};
-#pragma unroll
-            for (u32 at = 0; at < TILES; ++at) {
-                multiply_add(sums.output[block][word][at], turned, weights[at][0], weights[at][1]);
-            }
+            multiply_add(sums.output[block][word], turned, weights[0], weights[1]);
         }
     }
 }

@@ -12,6 +12,9 @@
 constexpr u32 HEAD = ARCHWAY_HEAD;
 static_assert(HEAD % 16 == 0, "the cache pads heads to 16");
 
+// Whether there is attention of its own for short contexts, see near.cuh and rows.cuh.
+#define ARCHWAY_ATTENDS_NEAR (ARCHWAY_HAS_CLUSTERS && ARCHWAY_HAS_TMA && ARCHWAY_HEAD % 64 == 0 && ARCHWAY_HEAD <= 128)
+
 // Pairs of a warp, and 32-bit words of values in a lane's share of a position.
 constexpr u32 PAIRS = 16;
 constexpr u32 VALUE_WORDS = HEAD / 16;
@@ -89,6 +92,11 @@ __device__ __forceinline__ constexpr u32 dimension_of(u32 word, u32 column) {
     return WHOLE * 64 + (REST >= 32 ? 32 : 0) + 2 * column;
 }
 
+// So many of a page's bits.
+__device__ __forceinline__ u32 lowest_bits(u32 count) {
+    return count < PAGE ? (1u << count) - 1 : (1u << PAGE) - 1;
+}
+
 // What the two pairs of a lane see.
 struct Sight {
     // Positions below `limit` are seen; with a tree those below `committed`, and above it those whose bit is set.
@@ -101,15 +109,27 @@ struct Sight {
     // Nothing was written from here on.
     u32 written;
 
-    __device__ __forceinline__ bool sees(u32 which, u32 position) const {
-        if (position >= limit[which]) {
-            return false;
+    // Which of the 16 positions from `first` on pair `which` sees: a bit each.
+    __device__ __forceinline__ u32 seen(u32 which, u32 first) const {
+        u32 below = limit[which] > first ? lowest_bits(limit[which] - first) : 0;
+        if (words[which] == nullptr || first + PAGE <= committed) {
+            return below;
         }
-        if (words[which] == nullptr || position < committed) {
-            return true;
+        u32 before = committed > first ? committed - first : 0, bit = first + before - committed;
+        u32 left = bits > bit ? bits - bit : 0;
+        if (left == 0) {
+            return below & lowest_bits(before);
         }
-        u32 bit = position - committed;
-        return bit < bits && (words[which][bit / 64] >> (bit % 64) & 1) != 0;
+        u64 mask = words[which][bit / 64] >> (bit % 64);
+        if (bit % 64 > 64 - PAGE && left > 64 - bit % 64) {
+            mask |= words[which][bit / 64 + 1] << (64 - bit % 64);
+        }
+        return below & (lowest_bits(before) | (static_cast<u32>(mask) & lowest_bits(left)) << before);
+    }
+
+    // Those of both pairs, of the second one in the upper half.
+    __device__ __forceinline__ u32 seen(u32 first) const {
+        return seen(0, first) | seen(1, first) << PAGE;
     }
 };
 
@@ -237,36 +257,54 @@ __device__ __forceinline__ void read_values(u32 (&words)[WORDS], const bf16* pag
     }
 }
 
-// Scores of the page, masked and times the scale: `weights[half]` are positions 8 * half + 2t and the next.
-__device__ __forceinline__ void score(
-    Sums (&scores)[2], const WarpTile& tile, const bf16* keys, const Sight& sight, u32 first, float scale) {
+// Products of queries with a page's keys, summed over blocks of 32 dimensions from FIRST up to END: `scores[half]` are
+// positions 8 * half + 2t and the next. `query` begins with that of block FIRST.
+template <u32 FIRST, u32 END>
+__device__ __forceinline__ void multiply_keys(Sums (&scores)[2], const LeftTile* query, const bf16* keys) {
     u32 group = threadIdx.x % WARP / 4, place = threadIdx.x % 4;
-    scores[0] = scores[1] = Sums{};
 #pragma unroll
-    for (u32 block = 0; block < HEAD / 32; ++block) {
+    for (u32 block = FIRST; block < END; ++block) {
 #pragma unroll
         for (u32 half = 0; half < 2; ++half) {
             Vector16 vector = read_shared<Vector16>(keys, 8 * half + group, 32 * block + 8 * place);
-            multiply_add(scores[half], tile.query[2 * block], vector.words[0], vector.words[1]);
-            multiply_add(scores[half], tile.query[2 * block + 1], vector.words[2], vector.words[3]);
+            multiply_add(scores[half], query[2 * (block - FIRST)], vector.words[0], vector.words[1]);
+            multiply_add(scores[half], query[2 * (block - FIRST) + 1], vector.words[2], vector.words[3]);
         }
     }
+}
+
+// Scores of positions that a pair does not see, see Sight::seen, become those of no weight.
+__device__ __forceinline__ void hide(Sums (&scores)[2], u32 seen) {
+    u32 mine = seen >> (2 * (threadIdx.x % 4));
+#pragma unroll
+    for (u32 half = 0; half < 2; ++half) {
+#pragma unroll
+        for (u32 i = 0; i < 4; ++i) {
+            bool sees = (mine >> (i / 2 * PAGE + 8 * half + i % 2) & 1) != 0;
+            scores[half].values[i] = sees ? scores[half].values[i] : NEGATIVE_INFINITY;
+        }
+    }
+}
+
+// Scores of the page whose first position is `first`, masked and times the scale.
+__device__ __forceinline__ void score(
+    Sums (&scores)[2], const WarpTile& tile, const bf16* keys, const Sight& sight, u32 first, float scale) {
+    scores[0] = scores[1] = Sums{};
+    multiply_keys<0, HEAD / 32>(scores, tile.query, keys);
     if constexpr (HEAD % 32 != 0) {
+        u32 group = threadIdx.x % WARP / 4, place = threadIdx.x % 4;
 #pragma unroll
         for (u32 half = 0; half < 2; ++half) {
             Vector8 vector = read_shared<Vector8>(keys, 8 * half + group, HEAD / 32 * 32 + 4 * place);
             multiply_add(scores[half], tile.query[HEAD / 16 - 1], vector.words[0], vector.words[1]);
         }
     }
-    bool masked = first + PAGE > sight.all;
 #pragma unroll
-    for (u32 half = 0; half < 2; ++half) {
-#pragma unroll
-        for (u32 i = 0; i < 4; ++i) {
-            u32 position = first + 8 * half + 2 * (threadIdx.x % 4) + i % 2;
-            bool seen = !masked || sight.sees(i / 2, position);
-            scores[half].values[i] = seen ? scores[half].values[i] * scale : NEGATIVE_INFINITY;
-        }
+    for (u32 i = 0; i < 8; ++i) {
+        scores[i / 4].values[i % 4] *= scale;
+    }
+    if (first + PAGE > sight.all) {
+        hide(scores, sight.seen(first));
     }
 }
 
