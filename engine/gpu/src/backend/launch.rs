@@ -350,7 +350,7 @@ impl CudaBackend {
         Some(Fresh { angles: call.angles, norm: call.norm, key_offset, value_offset })
     }
 
-    /// Whether attention of a pass that is being recorded reads pages into registers.
+    /// Whether a pass is being recorded for steps of short contexts, and these heads have kernels for them.
     fn is_near(&self, call: &kernels::RotateAppend, attend: &Attend<'_, Self>) -> bool {
         let group = word(attend.groups.group);
         self.recording == Some(Reach::Near)

@@ -74,7 +74,7 @@ pub struct CudaBackend {
     lazy: Vec<LazyNorm>,
     /// A pass is being recorded, for steps of this reach.
     recording: Option<Reach>,
-    /// Which passes may attend each step's last input from registers.
+    /// Which passes may attend each step's last input as one of short contexts.
     near: BTreeMap<CUdeviceptr, NearPasses>,
     /// Steps that recorded passes attend.
     attended: BTreeSet<CUdeviceptr>,

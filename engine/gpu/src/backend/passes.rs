@@ -40,7 +40,7 @@ impl CudaBackend {
     }
 
     /// For what steps a pass is recorded. Drafting may go several rounds in one pass and read what an earlier one wrote, which
-    /// attention from registers would read too early.
+    /// attention of short contexts would read too early.
     pub(super) fn reaches(&self, key: PassKey) -> &'static [Reach] {
         let rows = match key.phase {
             Phase::Decode => NEAR_SEQUENCES,

@@ -32,13 +32,15 @@ impl AttentionKernels {
     }
 }
 
-/// For short contexts, with pages in registers.
+/// For short contexts.
 #[derive(Clone, Copy)]
 struct NearKernels {
     /// Where every sequence has one row, in tiles of 8 pairs.
     one: Kernel,
-    /// Several rows of a sequence, in tiles of 8 pairs and of 16.
-    rows: [Kernel; 2],
+    /// Several rows of a sequence, in tiles of 8 pairs.
+    few: Kernel,
+    /// In tiles of up to 64 pairs.
+    many: Kernel,
 }
 
 impl NearKernels {
@@ -47,51 +49,76 @@ impl NearKernels {
         if !NEAR_HEADS.contains(&head) {
             return Ok(None);
         }
-        let kernel = |name, pairs| {
-            let kernel = module.optional(name, near_shared(head, pairs, NEAR_ROWS as u32))?;
-            kernel.map(Kernel::beside_streamed).transpose()
-        };
+        let kernel = |name, shared| module.optional(name, shared)?.map(Kernel::beside_streamed).transpose();
+        let near = near_shared(head, NEAR_PAIRS, NEAR_ROWS as u32);
         let [one, few, many] = [
-            kernel("attend_near_8", NEAR_PAIRS)?,
-            kernel("attend_near_8_rows", NEAR_PAIRS)?,
-            kernel("attend_near_16_rows", PAIRS)?,
+            kernel("attend_near_8", near)?,
+            kernel("attend_near_8_rows", near)?,
+            kernel("attend_rows", rows_shared(head))?,
         ];
-        Ok(one.zip(few).zip(many).map(|((one, few), many)| Self { one, rows: [few, many] }))
+        Ok(one.zip(few).zip(many).map(|((one, few), many)| Self { one, few, many }))
     }
 }
 
 /// Heads that they are compiled for: the twin of a condition in `kernels/attention/near.cuh`.
 const NEAR_HEADS: [u32; 2] = [64, 128];
-/// Longest context for which a pass is recorded that attends from registers: every warp of a cluster then has at most two
-/// pages.
+/// Longest context for which a pass is recorded that attends so: every warp of a cluster then has at most two pages, and a
+/// block of 64 pairs at most nine, of which it has five at once.
 pub(crate) const NEAR_CONTEXT: usize = 1024;
 /// Most sequences of such a pass where each has one row, and most rows of one.
 pub(crate) const NEAR_SEQUENCES: usize = 8;
 pub(crate) const NEAR_ROWS: usize = 16;
-/// Pairs of a tile where so few are a row's.
+/// Pairs of a tile where there are few, whose pages are in registers, and where there are many: the twin of `ROWS_PAIRS` in
+/// `kernels/attention/rows_memory.cuh`.
 const NEAR_PAIRS: u32 = 8;
+const ROWS_PAIRS: usize = 64;
 
-/// Tiles of a pass beyond which they are of 16 pairs: more blocks than run together would come one after the other.
+/// Tiles of a pass beyond which 8 pairs are few: more blocks than run together would come one after the other. Where they are
+/// many, a cluster takes up to so many tiles in turns.
 const NEAR_TILES: usize = 4;
 
-/// Pairs of a tile in a pass over `rows` rows of sequences whose cached heads serve `group` query heads each.
-const fn near_pairs(group: usize, rows: usize) -> usize {
+/// Whether pairs of a pass over `rows` rows of sequences are few, whose cached heads serve `group` query heads each.
+const fn is_few(group: usize, rows: usize) -> bool {
     let few = NEAR_PAIRS as usize;
-    if group > few || group > 0 && rows.div_ceil(few / group) > NEAR_TILES { PAIRS as usize } else { few }
+    group <= few && (group == 0 || rows.div_ceil(few / group) <= NEAR_TILES)
 }
 
 /// Rows of a tile of such a pass.
 pub(crate) const fn near_rows(group: usize, rows: usize) -> usize {
-    let pairs = near_pairs(group, rows);
-    if group == 0 || group > pairs { 1 } else { pairs / group }
+    let pairs = if is_few(group, rows) { NEAR_PAIRS as usize } else { ROWS_PAIRS };
+    if group == 0 || group > PAIRS as usize { 1 } else { pairs / group }
+}
+
+/// Most tiles of such a pass.
+pub(crate) const fn near_tiles(group: usize, rows: usize) -> usize {
+    let tiles = rows.div_ceil(near_rows(group, rows));
+    if is_few(group, rows) || tiles > NEAR_TILES { tiles } else { NEAR_TILES }
 }
 
 /// Bytes that a block needs for the parts of its warps and of the cluster's blocks (sums, the largest score, the sum of
 /// weights), and before that for the angles of a sequence's rows: the twin of `NearRoom` and `NearAngles`.
 const fn near_shared(head: u32, pairs: u32, rows: u32) -> u32 {
     let parts = (WARPS + 1) * pairs * head + (WARPS + CLUSTER) * pairs * 2;
-    let angles = rows * (head + 4);
-    (if parts > angles { parts } else { angles }) * size_of::<f32>() as u32
+    larger(parts, rows * (head + 4)) * size_of::<f32>() as u32
+}
+
+/// Pages that a block of many pairs has at once, and dimensions of their values.
+const ROWS_PAGES: u32 = 5;
+const ROWS_SHARE: u32 = 64;
+
+/// Bytes that a block of many pairs needs: the twin of `RowsMemory` in `kernels/attention/rows_memory.cuh`.
+const fn rows_shared(head: u32) -> u32 {
+    let (threads, float) = (WARPS * 32, size_of::<f32>() as u32);
+    let keys = ROWS_PAGES * PAGE as u32 * head * 2;
+    let parts = CLUSTER * (threads + WARPS * 8) * 4 * float;
+    let values = ROWS_PAGES * PAGE as u32 * ROWS_SHARE * 2;
+    let (angles, queries) = (NEAR_ROWS as u32 * (head + 4) * float, head / 32 * threads * 16);
+    let (seen, results, barrier) = (ROWS_PAGES * threads * float, threads * 8 * float, 16);
+    larger(keys, parts) + values + larger(angles, queries) + seen + results + barrier
+}
+
+const fn larger(a: u32, b: u32) -> u32 {
+    if a > b { a } else { b }
 }
 
 /// Floats that a pair's part takes: sums, the largest score, the sum of weights.
@@ -110,8 +137,7 @@ const fn page(head: u32) -> u32 {
 /// Of the kernels that split the context: a ring of pages per warp, then the parts of the warps and of the block.
 pub(super) const fn shared(head: u32) -> u32 {
     let ring = WARPS * STAGES * page(head);
-    let parts = (WARPS + 1) * PAIRS * part(head) * size_of::<f32>() as u32;
-    if ring > parts { ring } else { parts }
+    larger(ring, (WARPS + 1) * PAIRS * part(head) * size_of::<f32>() as u32)
 }
 
 /// Of the other one: a ring of pages.
@@ -169,12 +195,12 @@ pub struct Attend {
     pub near: Option<Near>,
 }
 
-/// What a step promises that is attended from registers.
+/// What a step promises whose context is short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Near {
     /// Every sequence has one row.
     OneRow,
-    /// A sequence may have several; tiles are no more than those of as many rows of one sequence.
+    /// A sequence may have several; tiles are no more than [`near_tiles`] says.
     Rows,
 }
 
@@ -264,13 +290,13 @@ impl Attend {
     }
 }
 
-/// Whether heads of `head` columns, of which `pairs` pairs are rotated, can be attended from registers.
+/// Whether heads of `head` columns, of which `pairs` pairs are rotated, have kernels for short contexts.
 const fn is_laid_out(head: u32, pairs: u32, group: u32) -> bool {
     2 * pairs == head && group <= PAIRS
 }
 
 impl KernelSet {
-    /// Whether some heads are attended from registers.
+    /// Whether some heads have kernels for short contexts.
     pub fn attends_near(&self) -> bool {
         self.attention.iter().any(|(_, family)| family.near.is_some())
     }
@@ -283,7 +309,7 @@ impl KernelSet {
 }
 
 impl Attend {
-    /// The kernel that attends from registers, and its launch, where the heads are laid out for it.
+    /// The kernel for short contexts, and its launch, where the heads are laid out for it.
     fn near(&self, family: &AttentionKernels) -> Option<(Kernel, Shape)> {
         let (near, kernels, fresh) = (self.near?, family.near?, self.fresh?);
         let (head, group) = (self.cache.padded, self.groups.group as u32);
@@ -291,16 +317,18 @@ impl Attend {
             return None;
         }
         let rows = self.rows as usize;
-        let (kernel, tiles, pairs) = match near {
-            Near::OneRow => ([kernels.one, kernels.rows[1]][usize::from(group > NEAR_PAIRS)], self.rows, group),
-            Near::Rows => {
-                let (each, wide) =
-                    (near_rows(group as usize, rows), near_pairs(group as usize, rows) > NEAR_PAIRS as usize);
-                (kernels.rows[usize::from(wide)], rows.div_ceil(each) as u32, group * rows.min(each) as u32)
-            }
+        let each = near_rows(group as usize, rows);
+        let tiles = rows.div_ceil(each) as u32;
+        let few = |kernel, tiles, pairs| (kernel, CLUSTER * tiles, near_shared(head, pairs, self.rows));
+        // Clusters share the dimensions of a head.
+        let many = |tiles| (kernels.many, CLUSTER * (head / ROWS_SHARE) * tiles, rows_shared(head));
+        let (kernel, blocks, shared) = match near {
+            Near::OneRow if group <= NEAR_PAIRS => few(kernels.one, self.rows, group),
+            Near::OneRow => many(self.rows),
+            Near::Rows if is_few(group as usize, rows) => few(kernels.few, tiles, group * rows.min(each) as u32),
+            Near::Rows => many(tiles),
         };
-        let grid = [CLUSTER * tiles, self.geometry.bundles() as u32];
-        let shape = Shape { grid, threads: WARPS * 32, shared: near_shared(head, pairs, self.rows) };
+        let shape = Shape { grid: [blocks, self.geometry.bundles() as u32], threads: WARPS * 32, shared };
         Some((kernel, shape))
     }
 }

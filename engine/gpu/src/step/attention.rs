@@ -3,7 +3,7 @@
 use engine::backend::{HeadGroups, StepInput};
 
 use super::{AttentionItem, PAGE};
-use crate::kernels::{NEAR_CONTEXT, NEAR_ROWS, NEAR_SEQUENCES, near_rows};
+use crate::kernels::{NEAR_CONTEXT, NEAR_ROWS, NEAR_SEQUENCES, near_rows, near_tiles};
 
 /// Pairs of (row, query head) in a tile of the tensor cores.
 const PAIRS: usize = 16;
@@ -18,7 +18,7 @@ const SPLIT_TILES: usize = 4;
 /// Blocks per multiprocessor that keep the memory busy.
 const BLOCKS_EACH: usize = 2;
 
-/// The passes that may attend a step from registers, because their grids have a block for each of its tiles.
+/// The passes that may attend a step as one of short contexts, because they have blocks for each of its tiles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NearPasses {
     /// Those in which every sequence has one row.
@@ -70,7 +70,7 @@ impl AttentionGeometry {
         rows + self.extra_items
     }
 
-    /// Which passes of `padded` rows may attend this step from registers.
+    /// Which passes of `padded` rows may attend this step as one of short contexts.
     pub fn near(&self, input: &StepInput, padded: usize) -> NearPasses {
         let segments = &input.segments;
         let short = segments.iter().all(|segment| segment.start + segment.rows <= NEAR_CONTEXT);
@@ -78,7 +78,7 @@ impl AttentionGeometry {
         let tiles: usize = segments.iter().map(|segment| segment.rows.div_ceil(each)).sum();
         NearPasses {
             one_row: short && segments.len() <= NEAR_SEQUENCES && segments.iter().all(|segment| segment.rows == 1),
-            rows: short && padded <= NEAR_ROWS && tiles <= padded.div_ceil(each),
+            rows: short && padded <= NEAR_ROWS && tiles <= near_tiles(self.group, padded),
         }
     }
 
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn passes_attend_from_registers_where_their_grid_has_every_tile() {
+    fn passes_attend_short_contexts_where_they_have_blocks_for_every_tile() {
         let near = |segments: &[(usize, usize)], group: usize, padded: usize| {
             let geometry = AttentionGeometry::new(&HeadGroups { query_heads: 8 * group, group, offset: 0 }, 8, 132);
             let mut input = StepInput::default();
@@ -161,7 +161,9 @@ mod tests {
         assert_eq!(near(&[(3, 500), (5, 9)], 4, 8), (false, false), "five tiles of two rows, and a grid of four");
         assert_eq!(near(&[(16, 500)], 4, 16), (false, true));
         assert_eq!(near(&[(17, 500)], 4, 24), (false, false));
-        assert_eq!(near(&[(5, 500)], 16, 8), (false, true), "a row a tile");
+        assert_eq!(near(&[(4, 500); 4], 4, 16), (false, true), "four tiles, in turns");
+        assert_eq!(near(&[(3, 500); 5], 4, 16), (false, false), "five");
+        assert_eq!(near(&[(5, 500)], 16, 8), (false, true), "four rows a tile");
     }
 
     proptest! {

@@ -1,6 +1,7 @@
 //! Attention that rotates and appends the step's own rows, against the kernels that do it one after the other, which
 //! are compared with the CPU elsewhere: the same bits in the output and in the cache.
 
+use engine::backend::StepInput;
 use engine_gpu::kernels::{self, Angles, Attend, AttentionSpace, CachePlace, Fresh, HeadNorm, Near, RotateAppend};
 use engine_gpu::step::{AttentionGeometry, PAGE};
 use half::bf16;
@@ -14,6 +15,38 @@ const POSITIONS: usize = 6000;
 /// One rounding to bf16 in a few of the elements.
 const ORDER: f64 = 3e-3;
 
+/// Most rows of a pass that is for short contexts.
+const MOST_ROWS: usize = 16;
+/// More heads that have kernels for short contexts: groups of one to sixteen.
+const NEAR: [Heads; 5] = [
+    Heads { query: 8, cached: 8, group: 1, offset: 0, width: 128 },
+    Heads { query: 6, cached: 3, group: 2, offset: 0, width: 64 },
+    Heads { query: 12, cached: 2, group: 8, offset: 4, width: 128 },
+    Heads { query: 16, cached: 2, group: 8, offset: 0, width: 64 },
+    Heads { query: 16, cached: 1, group: 16, offset: 0, width: 128 },
+];
+/// Steps of several rows over short contexts, at and off the edges of pages.
+const NEAR_STEPS: [&[Sequence]; 18] = [
+    &[(5, 505, true)],
+    &[(6, 1018, false)],
+    &[(7, 1, true)],
+    &[(9, 640, false)],
+    &[(10, 631, true)],
+    &[(11, 768, true)],
+    &[(12, 1012, true)],
+    &[(13, 0, true)],
+    &[(14, 95, false)],
+    &[(15, 112, true)],
+    &[(16, 512, false)],
+    &[(16, 511, true)],
+    &[(16, 623, true)],
+    &[(16, 1008, false)],
+    &[(16, 16, true)],
+    &[(8, 100, true), (8, 1000, false)],
+    &[(4, 512, true), (4, 9, false), (4, 640, true), (4, 1020, false)],
+    &[(9, 700, false), (3, 0, true), (4, 48, true)],
+];
+
 /// What is rotated, and how.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
@@ -23,7 +56,7 @@ struct Turn {
 }
 
 pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
-    let steps: [&[Sequence]; 16] = [
+    let any: [&[Sequence]; 16] = [
         &[(1, 600, false), (1, 300, false)],
         &[(2, 300, true)],
         &[(1, 0, false)],
@@ -42,7 +75,9 @@ pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
         &[(1, 512, false), (1, 0, false), (1, 1000, false), (1, 7, false), (1, 33, false), (1, 256, false)],
     ];
     let small = rig.small;
-    for (which, heads) in SHAPES.into_iter().enumerate() {
+    let short = SHAPES[..2].iter().chain(&NEAR).map(|heads| (*heads, &NEAR_STEPS[..]));
+    let all = SHAPES.iter().map(|heads| (*heads, &any[..])).chain(short);
+    for (which, (heads, steps)) in all.enumerate() {
         let half = heads.width / 2;
         let padded = heads.width.next_multiple_of(16);
         let cache = [0, 1].map(|_| rig.random.bf16(PAGES * heads.cached * PAGE * padded));
@@ -53,7 +88,7 @@ pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
         ];
         for (number, turn) in turns.into_iter().enumerate() {
             let angles = Tables::new(rig, turn.pairs)?;
-            for (at, sequences) in steps.into_iter().enumerate() {
+            for (at, sequences) in steps.iter().enumerate() {
                 // A checker sees every two of heads, turn and step together, and not all three.
                 let chosen = !small || fits(small, sequences) && (which + number + at).is_multiple_of(turns.len());
                 if chosen && rig.mine() {
@@ -123,6 +158,9 @@ fn compare(
         return Ok(());
     }
     let source = rig.random.bf16((step.rows() + 2) * heads.row());
+    let mut cache = cache.clone();
+    cache.iter_mut().for_each(|side| poison(side, heads, &step));
+    let cache = &cache;
     let weights = [rig.random_f32(heads.width)?, rig.random_f32(heads.width)?];
     let norm = if turn.normed {
         HeadNorm { query: weights[0].address, key: weights[1].address, epsilon: EPSILON, reserved: 0 }
@@ -143,26 +181,44 @@ fn compare(
     let elements = step.rows() * heads.query * heads.width;
     let (apart, fused) = (Side::new(rig, &source, cache, elements)?, Side::new(rig, &source, cache, elements)?);
     rotate_append(rig, heads, &fresh, &apart, &uploaded, step.rows())?;
-    attend(rig, heads, &geometry, (None, None), &apart, &uploaded, step.rows())?;
-    attend(rig, heads, &geometry, (Some(fresh), None), &fused, &uploaded, step.rows())?;
+    attend(rig, heads, &geometry, (None, None), &apart, &uploaded, step.rows() + 2)?;
+    attend(rig, heads, &geometry, (Some(fresh), None), &fused, &uploaded, step.rows() + 2)?;
     let (apart, fused) = (apart.read()?, fused.read()?);
     for (which, name) in ["fresh output", "fresh keys", "fresh values"].into_iter().enumerate() {
         report.equal(name, &format!("{heads:?} {turn:?} {sequences:?}"), &fused[which], &apart[which]);
     }
-    // The two rows of padding are part of what is launched.
-    let passes = geometry.near(&step, step.rows() + 2);
+    // Rows of padding are part of what is launched.
+    let padded = if step.rows() > MOST_ROWS { step.rows() + 2 } else { (step.rows() + 2).min(MOST_ROWS) };
+    let passes = geometry.near(&step, padded);
     for near in [passes.one_row.then_some(Near::OneRow), passes.rows.then_some(Near::Rows)].into_iter().flatten() {
         let side = Side::new(rig, &source, cache, elements)?;
-        attend(rig, heads, &geometry, (Some(fresh), Some(near)), &side, &uploaded, step.rows())?;
+        attend(rig, heads, &geometry, (Some(fresh), Some(near)), &side, &uploaded, padded)?;
         let side = side.read()?;
         let case = format!("{near:?} {heads:?} {turn:?} {sequences:?}");
         // Norms and weighted sums are added up in another order.
-        for (which, name) in ["near output", "near keys"].into_iter().enumerate() {
-            report.near(name, &case, &values(&side[which]), &values(&apart[which]), ORDER);
-        }
+        report.near("near output", &case, &values(&side[0]), &values(&apart[0]), ORDER);
+        report.near("near keys", &case, &numbers(&side[1]), &numbers(&apart[1]), ORDER);
         report.equal("near values", &case, &side[2], &apart[2]);
     }
     Ok(())
+}
+
+/// What nobody writes is no number: positions behind the ends of sequences, in pages that they have.
+fn poison(cache: &mut [bf16], heads: Heads, step: &StepInput) {
+    let padded = heads.width.next_multiple_of(16);
+    for segment in &step.segments {
+        let end = segment.start + segment.rows;
+        let Some(page) = step.pages[segment.pages.clone()].get(end / PAGE) else { continue };
+        for head in 0..heads.cached {
+            let first = (*page as usize * heads.cached + head) * PAGE * padded;
+            cache[first + end % PAGE * padded..first + PAGE * padded].fill(bf16::NAN);
+        }
+    }
+}
+
+/// With zeros where there is no number.
+fn numbers(bits: &[u16]) -> Vec<f32> {
+    values(bits).into_iter().map(|value| if value.is_nan() { 0.0 } else { value }).collect()
 }
 
 fn values(bits: &[u16]) -> Vec<f32> {
@@ -204,12 +260,12 @@ fn attend(
     rows: usize,
 ) -> Result<(), Failure> {
     let padded = heads.width.next_multiple_of(16);
-    let workspace = rig.poisoned(AttentionSpace::workspace_bytes(geometry, rows + 2, padded))?;
-    let arrivals = rig.filled(AttentionSpace::arrivals_bytes(geometry, rows + 2), 0)?;
+    let workspace = rig.poisoned(AttentionSpace::workspace_bytes(geometry, rows, padded))?;
+    let arrivals = rig.filled(AttentionSpace::arrivals_bytes(geometry, rows), 0)?;
     let attend = Attend {
         step: step.layout.addresses(step.memory.address),
         geometry: *geometry,
-        rows: rows as u32 + 2,
+        rows: rows as u32,
         whole_items: 0,
         source: side.source.address,
         query: heads.blocks(0, heads.query),
