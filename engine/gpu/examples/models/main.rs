@@ -2,8 +2,8 @@
 //! the executor with recorded passes.
 //!
 //! `models GOLDEN_FOLDER` runs the golden models; `models FILE.gguf` compares greedy tokens of one model;
-//! `models time CONFIG.json|FILE.gguf SEQUENCES CONTEXT [EACH...]` times a decode step, or passes over EACH rows a sequence, with
-//! random weights or the file's, and `models rank-time RANKS CONFIG.json SEQUENCES CONTEXT [EACH...]` on several GPUs;
+//! `models time CONFIG.json|FILE.gguf SEQUENCES[,SEQUENCES...] CONTEXT [EACH...]` times a decode step, or passes over EACH rows a sequence, with
+//! random weights or the file's, and `models rank-time RANKS CONFIG.json SEQUENCES[,SEQUENCES...] CONTEXT [EACH...]` on several GPUs;
 //! `models ranks RANKS GOLDEN_FOLDER` compares several GPUs with one; `models speed CONFIG.json RANKS` times both. Needs a GPU, so it is a program and not a test. Exit code 1: a difference beyond what bf16 explains.
 
 mod eagle;
@@ -53,8 +53,8 @@ fn main() -> ExitCode {
         [path] => run(Path::new(path)),
         _ => {
             eprintln!(
-                "usage: models GOLDEN_FOLDER | FILE.gguf | MODEL_FOLDER | time CONFIG.json|FILE.gguf SEQUENCES CONTEXT [EACH...]\n       \
-                 models rank-time RANKS CONFIG.json SEQUENCES CONTEXT [EACH...] | ranks RANKS GOLDEN_FOLDER | speed CONFIG.json RANKS"
+                "usage: models GOLDEN_FOLDER | FILE.gguf | MODEL_FOLDER | time CONFIG.json|FILE.gguf SEQUENCES[,SEQUENCES...] CONTEXT [EACH...]\n       \
+                 models rank-time RANKS CONFIG.json SEQUENCES[,SEQUENCES...] CONTEXT [EACH...] | ranks RANKS GOLDEN_FOLDER | speed CONFIG.json RANKS"
             );
             return ExitCode::from(2);
         }

@@ -45,7 +45,7 @@ pub fn run(ranks: usize, config: &Path, sizes: &Sizes) -> Result<(), Failure> {
 
 /// So that the plan has ladders for passes over several tokens of a sequence: it has them where there is a draft model.
 fn verified(config: &ModelConfig, sizes: &Sizes) -> SpeculationShape {
-    let verify_tokens = sizes.each.iter().copied().max().unwrap_or(1).max(2);
+    let verify_tokens = sizes.most_each().max(2);
     let (draft_hidden, draft_vocabulary) = (config.hidden, config.vocabulary);
     SpeculationShape { verify_tokens, steps: 1, draft_hidden, draft_vocabulary, draft_bytes: 0, draft_cache_bytes: 0 }
 }
@@ -72,5 +72,5 @@ fn together(
     });
     let times = times.into_iter().collect::<Result<Vec<Times>, Failure>>()?;
     let slowest = |pass: usize, wait: usize| times.iter().map(|rank| rank[pass][wait]).fold(0.0, f64::max);
-    Ok((0..sizes.each.len()).map(|pass| [slowest(pass, 0), slowest(pass, 1)]).collect())
+    Ok((0..sizes.passes.len()).map(|pass| [slowest(pass, 0), slowest(pass, 1)]).collect())
 }

@@ -21,30 +21,37 @@ const PAGE: usize = 16;
 const REPLAYS: usize = 50;
 const ROUNDS: usize = 5;
 
-/// What is timed: passes over `each` tokens more of `sequences` sequences that have `context` positions each.
+/// What is timed: passes over so many tokens more of so many sequences that have `context` positions each.
 #[derive(Clone)]
 pub struct Sizes {
-    pub sequences: usize,
     pub context: usize,
-    pub each: Vec<usize>,
+    /// Sequences, and rows of each.
+    pub passes: Vec<[usize; 2]>,
 }
 
 impl Sizes {
-    /// SEQUENCES CONTEXT [EACH...], a decode step where no EACH is given.
+    /// SEQUENCES[,SEQUENCES...] CONTEXT [EACH...], decode steps where no EACH is given.
     pub fn parse(words: &[&str]) -> Result<Self, Failure> {
-        let numbers: Option<Vec<usize>> = words.iter().map(|word| word.parse().ok().filter(|size| *size > 0)).collect();
-        match numbers.as_deref() {
-            Some([sequences, context]) => Ok(Self { sequences: *sequences, context: *context, each: vec![1] }),
-            Some([sequences, context, each @ ..]) => {
-                Ok(Self { sequences: *sequences, context: *context, each: each.to_vec() })
-            }
-            _ => Err("SEQUENCES, CONTEXT and EACH are numbers above 0".to_owned()),
-        }
+        let number = |word: &str| word.parse().ok().filter(|size| *size > 0);
+        let parsed = || -> Option<Self> {
+            let [sequences, context, each @ ..] = words else { return None };
+            let sequences = sequences.split(',').map(number).collect::<Option<Vec<usize>>>()?;
+            let each = each.iter().map(|word| number(word)).collect::<Option<Vec<usize>>>()?;
+            let each = if each.is_empty() { vec![1] } else { each };
+            let passes = sequences.iter().flat_map(|sequences| each.iter().map(|each| [*sequences, *each])).collect();
+            Some(Self { context: number(context)?, passes })
+        };
+        parsed().ok_or_else(|| {
+            "SEQUENCES, CONTEXT and EACH are numbers above 0; SEQUENCES may be several, as 1,8".to_owned()
+        })
     }
 
-    /// Rows of the largest pass.
-    fn most(&self) -> usize {
-        self.sequences * self.each.iter().copied().max().unwrap_or(1)
+    fn most(&self, of: impl Fn(&[usize; 2]) -> usize) -> usize {
+        self.passes.iter().map(of).max().unwrap_or(1)
+    }
+
+    pub fn most_each(&self) -> usize {
+        self.most(|[_, each]| *each)
     }
 }
 
@@ -62,9 +69,9 @@ pub type Times = Vec<[f64; 2]>;
 
 /// `weights`: bytes of them that a step reads.
 pub fn print(name: &str, weights: f64, config: &ModelConfig, sizes: &Sizes, times: &Times) {
-    let Sizes { sequences, context, each } = sizes;
+    let Sizes { context, passes } = sizes;
     for (wait, what) in ["back to back", "waiting after each"].into_iter().enumerate() {
-        for (each, seconds) in each.iter().zip(times) {
+        for ([sequences, each], seconds) in passes.iter().zip(times) {
             let (bytes, seconds, first) =
                 (weights + cache_bytes(config, *sequences, *context), seconds[wait], times[0][wait]);
             println!(
@@ -137,7 +144,7 @@ impl Timed {
         weights: &dyn WeightSource,
         sizes: &Sizes,
     ) -> Result<Self, Failure> {
-        let (most, sequences, context, share) = (sizes.most(), sizes.sequences, sizes.context, place.share);
+        let (sequences, context, share) = (sizes.most(|[sequences, _]| *sequences), sizes.context, place.share);
         let mut backend = place.factory.backend(place.rank).map_err(text)?;
         let communicator = match &place.plan {
             Some(plan) => {
@@ -146,7 +153,8 @@ impl Timed {
             }
             None => Communicator::single(),
         };
-        let (rows, pages_each) = (most.max(64), (context + most).div_ceil(PAGE));
+        let (rows, most_each) = (sizes.most(|[sequences, each]| sequences * each), sizes.most_each());
+        let (rows, pages_each) = (rows.max(64), (context + most_each).div_ceil(PAGE));
         let limits = Limits { rows, logit_rows: rows, context: pages_each * PAGE };
         let decoder = model::load(&mut backend, weights, config, share, limits, &mut |_| {}).map_err(text)?;
         let layout = model::cache_layout(config, share);
@@ -160,19 +168,18 @@ impl Timed {
 
     /// Records every pass, then times each. Ranks of a group do this together.
     pub fn times(&mut self, sizes: &Sizes) -> Result<Times, Failure> {
-        let Sizes { sequences, context, each } = sizes;
-        let keys: Vec<PassKey> = each.iter().map(|each| self.key(*sequences, *each)).collect();
+        let keys: Vec<PassKey> = sizes.passes.iter().map(|pass| self.key(*pass)).collect();
         self.communicator.meet().map_err(text)?;
         keys.iter().try_for_each(|key| self.record(*key)).map_err(text)?;
-        let time = |(each, key): (&usize, &PassKey)| {
-            self.prepare(*sequences, *context, *each)?;
+        let time = |(pass, key): (&[usize; 2], &PassKey)| {
+            self.prepare(*pass, sizes.context)?;
             Ok([self.median(*key, false)?, self.median(*key, true)?])
         };
-        each.iter().zip(&keys).map(time).collect::<Result<_, PassError>>().map_err(text)
+        sizes.passes.iter().zip(&keys).map(time).collect::<Result<_, PassError>>().map_err(text)
     }
 
     /// The pass that is recorded for so many rows.
-    fn key(&self, sequences: usize, each: usize) -> PassKey {
+    fn key(&self, [sequences, each]: [usize; 2]) -> PassKey {
         let (rows, phase) = (sequences * each, if each > 1 { Phase::Verify } else { Phase::Decode });
         let recorded = self.backend.recorded_rows(phase, rows.max(64));
         let rows = recorded.into_iter().find(|size| *size >= rows).unwrap_or(rows);
@@ -186,7 +193,7 @@ impl Timed {
     }
 
     /// Uploads the step that is replayed.
-    fn prepare(&mut self, sequences: usize, context: usize, each: usize) -> Result<(), PassError> {
+    fn prepare(&mut self, [sequences, each]: [usize; 2], context: usize) -> Result<(), PassError> {
         let (rows, pages_each) = (sequences * each, self.pages_each);
         let mut input = StepInput {
             tokens: (0..rows as u32).collect(),

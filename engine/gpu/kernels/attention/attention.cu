@@ -382,16 +382,19 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, 2) attend_whole(Attent
 }
 
 #if ARCHWAY_ATTENDS_NEAR
-// Three blocks: registers beside those of two blocks of the product in front.
-extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(NEAR_WARPS* WARP, 3)
-    attend_near_8(AttentionArguments a) {
-    attend_near<true>(a, shared_parts);
-}
+// A cluster of BLOCKS blocks of WARPS_OF_BLOCK warps takes a tile.
+#define DEFINE(NAME, ONE, BLOCKS, WARPS_OF_BLOCK, PER_MULTIPROCESSOR)                                                 \
+    extern "C" __global__ void __cluster_dims__(BLOCKS, 1, 1)                                                         \
+        __launch_bounds__(WARPS_OF_BLOCK* WARP, PER_MULTIPROCESSOR) NAME(AttentionArguments a) {                      \
+        attend_near<ONE, Team<BLOCKS, WARPS_OF_BLOCK>>(a, shared_parts);                                              \
+    }
 
-extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(NEAR_WARPS* WARP, 3)
-    attend_near_8_rows(AttentionArguments a) {
-    attend_near<false>(a, shared_parts);
-}
+// One row each of up to four, eight and 32 sequences, and several rows. Three blocks of four warps: registers beside those
+// of two blocks of the product in front.
+DEFINE(attend_near_8, true, 8, 4, 3)
+DEFINE(attend_near_8_some, true, 4, 4, 3)
+DEFINE(attend_near_8_many, true, 2, 6, 2)
+DEFINE(attend_near_8_rows, false, CLUSTER, NEAR_WARPS, 3)
 
 // Registers that are left beside those of one block of seventeen warps with 80 registers, four to five on a scheduler.
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __maxnreg__(112)

@@ -1,5 +1,5 @@
-// Attention of few rows over short contexts, where every microsecond is waiting: a cluster of eight blocks takes a tile of
-// pairs, each of its warps a page at a time in registers; a block puts the parts of its warps together and sends them to the
+// Attention of few rows over short contexts, where every microsecond is waiting: a cluster of blocks takes a tile of pairs,
+// each of its warps a page at a time in registers; a block puts the parts of its warps together and sends them to the
 // shared memory of the blocks that finish them, each its dimensions. Nothing but registers holds a page, so that blocks fit
 // beside those of the product in front and have the pages of earlier steps at hand before it has ended.
 //
@@ -12,13 +12,13 @@
 #if ARCHWAY_ATTENDS_NEAR
 
 // ONE: every segment has one row.
-template <bool ONE>
+template <bool ONE, typename TEAM>
 __device__ __forceinline__ void attend_near(const AttentionArguments& a, float* shared) {
     let_next_start();
     Bundle bundle(a, blockIdx.y);
-    u32 each = 8 / a.group, warp = threadIdx.x / WARP, group = threadIdx.x % WARP / 4;
+    u32 each = 8 / a.group, group = threadIdx.x % WARP / 4;
     // The step's arrays were written before the first kernel.
-    NearTile tile(a, blockIdx.x / CLUSTER, each);
+    NearTile tile(a, blockIdx.x / TEAM::BLOCKS, each, ONE);
     if (!tile.there || bundle.count == 0) {
         // A block without work makes room at once; one of the grid waits, so that the grid does.
         if (blockIdx.x + blockIdx.y == 0) {
@@ -28,7 +28,7 @@ __device__ __forceinline__ void attend_near(const AttentionArguments& a, float* 
     }
     const StepSegment& segment = tile.segment;
     NearAngles angles = {shared};
-    NearRoom room(shared, tile.rows * bundle.count);
+    NearRoom<TEAM> room(shared, tile.rows * bundle.count);
     __shared__ __align__(8) u64 arrived;
     if (threadIdx.x == 0) {
         prepare_parts(&arrived);
@@ -41,21 +41,12 @@ __device__ __forceinline__ void attend_near(const AttentionArguments& a, float* 
     } else {
         angles.order(a, segment);
     }
-    u32 part = rank_in_cluster() * NEAR_WARPS + warp, pages = ceiling_divide(segment.start + segment.rows, PAGE);
-    auto element = [&](u32 page) {
-        return (static_cast<u64>(a.pages[segment.first_page + page]) * a.cached_heads + bundle.cached) * PAGE * HEAD;
-    };
-    auto stored = [&](u32 page) { return segment.start > page * PAGE ? segment.start - page * PAGE : 0; };
-    // A warp takes its last page first: new rows are in no other.
-    u32 last = part < pages ? part + (pages - 1 - part) / NEAR_PARTS * NEAR_PARTS : part;
-    bool busy = part < pages, more = busy && last >= NEAR_PARTS;
+    NearPages<TEAM> pages(a, segment, bundle.cached);
     NearPage current;
-    u64 at = busy ? element(last) : 0, next = more ? element(last - NEAR_PARTS) : 0;
-    if (busy) {
-        current.load(a.keys + at, a.values + at, stored(last));
-    }
-    if (more) {
-        prefetch_page(a, next);
+    if (pages.busy()) {
+        u32 stored = segment.start > pages.page * PAGE ? segment.start - pages.page * PAGE : 0;
+        current.load_keys(a.keys + pages.at(), stored);
+        current.load_values(a.values + pages.at(), stored);
     }
     bool valid = group < tile.rows * bundle.count;
     u32 row = segment.first_row + tile.first_row + (valid ? group / bundle.count : 0);
@@ -68,8 +59,8 @@ __device__ __forceinline__ void attend_near(const AttentionArguments& a, float* 
     // Every pair sees every position below this.
     u32 all = segment.committed != NONE ? segment.committed : segment.start + tile.first_row + 1;
     NearFresh fresh = {a, tile, bundle.cached, blockIdx.y % a.bundles_per_head == 0};
-    u32 first_new = segment.start / PAGE;
-    bool has_new = busy && last >= first_new;
+    u32 last = pages.page;
+    bool has_new = pages.busy() && last >= segment.start / PAGE;
     NearHead query;
     auto load_query = [&] {
         query.load(a.source + static_cast<u64>(row) * a.row + a.query_offset + query_head * a.query_stride, valid);
@@ -80,12 +71,13 @@ __device__ __forceinline__ void attend_near(const AttentionArguments& a, float* 
         load_query();
         NearRow added;
         if (has_new) {
-            added.load(current, fresh);
+            added.load_key(fresh);
+            added.load_value(current, fresh);
         }
         query.make(a, held, a.query_norm);
         if (has_new) {
             added.key.make(a, held, a.key_norm);
-            added.add(current, fresh, at);
+            added.add(current, fresh, pages.at());
         }
     } else {
         wait_for_previous();
@@ -101,39 +93,37 @@ __device__ __forceinline__ void attend_near(const AttentionArguments& a, float* 
         // Angles have been used: what was made of them is in registers.
         asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
         if (has_new) {
-            fresh.store(current, last * PAGE, at);
+            fresh.store(current, last * PAGE, pages.at());
         }
     }
     NearSums sums;
     sums.clear();
-    if (busy) {
-        take_page<true, ONE>(sums, current, query, a, sights, all, last * PAGE);
+    // Keys of the next page come while the values of this one are worked on, and its values while its keys are.
+    bool more = false;
+    auto next_keys = [&] {
+        more = pages.advance();
+        if (more) {
+            current.load_keys(a.keys + pages.at(), PAGE);
+        }
+    };
+    if (pages.busy()) {
+        take_page<true, ONE>(sums, current, query, a, sights, all, last * PAGE, next_keys);
     }
-    for (u32 page = last; more; more = page >= NEAR_PARTS) {
-        page -= NEAR_PARTS;
-        current.load(a.keys + next, a.values + next, PAGE);
-        next = page >= NEAR_PARTS ? element(page - NEAR_PARTS) : 0;
-        take_page<false, ONE>(sums, current, query, a, sights, all, page * PAGE);
+    while (more) {
+        current.load_values(a.values + pages.at(), PAGE);
+        take_page<false, ONE>(sums, current, query, a, sights, all, pages.page * PAGE, next_keys);
     }
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
     room.keep(sums);
     __syncthreads();
     room.send(&arrived);
     await_parts(&arrived, 0);
-    u32 units = room.pairs * (OWN / 2);
-    for (u32 first = 0; first < units; first += NEAR_WARPS * WARP / 2) {
-        u32 unit = first + threadIdx.x / 2, safe = unit < units ? unit : 0;
-        u32 pair = safe / (OWN / 2), within = safe % (OWN / 2) * 2;
-        float2 value = room.put_together(pair, within);
-        if (unit < units && threadIdx.x % 2 == 0) {
-            // Mostly there is one row.
-            u32 above = pair >= bundle.count ? pair / bundle.count : 0;
-            u64 place = segment.first_row + tile.first_row + above;
-            u32 head = bundle.first + pair - above * bundle.count;
-            bf16* output = a.output + (place * a.query_heads + head) * HEAD + rank_in_cluster() * OWN + within;
-            *reinterpret_cast<u32*>(output) = to_pair(value.x, value.y);
-        }
-    }
+    room.finish([&](u32 pair) {
+        // Mostly there is one row.
+        u32 above = pair >= bundle.count ? pair / bundle.count : 0;
+        u64 place = segment.first_row + tile.first_row + above;
+        return a.output + (place * a.query_heads + bundle.first + pair - above * bundle.count) * HEAD;
+    });
 }
 
 #endif

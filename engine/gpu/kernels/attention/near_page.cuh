@@ -12,8 +12,19 @@ struct NearTile {
     u32 rows;
     bool there;
 
-    // Tile `index` of the step, whose segments are cut into tiles of `each` rows.
-    __device__ __forceinline__ NearTile(const AttentionArguments& a, u32 index, u32 each) {
+    // Tile `index` of the step, whose segments are cut into tiles of `each` rows; `one`: each segment has one row.
+    __device__ __forceinline__ NearTile(const AttentionArguments& a, u32 index, u32 each, bool one = false) {
+        if (one) {
+            // Asked for together with the number of segments, which one of them depends on; the step's memory goes on behind
+            // them.
+            const Vector16* from = reinterpret_cast<const Vector16*>(a.segments + index);
+            Vector16 low = from[0], high = from[1];
+            segment = {low.words[0], low.words[1], low.words[2], low.words[3], high.words[0], high.words[1], high.words[2], high.words[3]};
+            there = (index < a.counts->segments) & (segment.rows > 0);
+            first_row = 0;
+            rows = 1;
+            return;
+        }
         there = false;
         u32 segments = a.counts->segments;
         // Asked for together with their number.
@@ -31,6 +42,58 @@ struct NearTile {
             }
             index -= tiles;
         }
+    }
+};
+
+// Who takes a tile: a cluster of BLOCKS blocks of WARPS warps.
+template <u32 BLOCKS_, u32 WARPS_>
+struct Team {
+    static constexpr u32 BLOCKS = BLOCKS_, WARPS = WARPS_, THREADS = WARPS_ * WARP;
+    // As many pages are worked on at once.
+    static constexpr u32 PARTS = BLOCKS * WARPS;
+    // Dimensions that a block of the cluster puts together.
+    static constexpr u32 OWN = HEAD / BLOCKS;
+};
+
+__device__ __forceinline__ u32 rank_in_cluster() {
+    u32 rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+// The pages of a segment that a warp of the team takes, from the last on: new rows are in no other.
+template <typename TEAM>
+struct NearPages {
+    // How many are left, and of each lane where one of them is in the cache: in pages of a head.
+    u32 left, places;
+    // The one at hand.
+    u32 page;
+
+    __device__ __forceinline__ NearPages(const AttentionArguments& a, const StepSegment& segment, u32 cached) {
+        u32 part = rank_in_cluster() * TEAM::WARPS + threadIdx.x / WARP, mine = part + threadIdx.x % WARP * TEAM::PARTS;
+        u32 all = ceiling_divide(segment.start + segment.rows, PAGE);
+        left = part < all ? (all - 1 - part) / TEAM::PARTS + 1 : 0;
+        places = mine < all ? a.pages[segment.first_page + mine] * a.cached_heads + cached : 0;
+        page = part + (busy() ? left - 1 : 0) * TEAM::PARTS;
+    }
+
+    __device__ __forceinline__ bool busy() const {
+        return left > 0;
+    }
+
+    // Elements in front of the page at hand in the cache.
+    __device__ __forceinline__ u64 at() const {
+        return static_cast<u64>(__shfl_sync(ALL_LANES, places, left - 1)) * PAGE * HEAD;
+    }
+
+    // Goes on to the page before; false where there is none.
+    __device__ __forceinline__ bool advance() {
+        if (left <= 1) {
+            return false;
+        }
+        --left;
+        page -= TEAM::PARTS;
+        return true;
     }
 };
 
@@ -53,11 +116,14 @@ struct NearPage {
     }
 
     // What the cache holds of the page: its first `stored` positions. The rest becomes zero.
-    __device__ __forceinline__ void load(const bf16* page_keys, const bf16* page_values, u32 stored) {
+    __device__ __forceinline__ void load_keys(const bf16* page_keys, u32 stored) {
 #pragma unroll
         for (u32 which = 0; which < 2; ++which) {
             keys[which].load(page_keys + key_place(which) * HEAD, key_place(which) < stored);
         }
+    }
+
+    __device__ __forceinline__ void load_values(const bf16* page_values, u32 stored) {
 #pragma unroll
         for (u32 which = 0; which < 4; ++which) {
 #pragma unroll
@@ -69,14 +135,6 @@ struct NearPage {
         }
     }
 };
-
-// Brings a page near that there are no registers for yet: lines of 128 bytes.
-__device__ __forceinline__ void prefetch_page(const AttentionArguments& a, u64 element) {
-    for (u32 first = threadIdx.x % WARP * 64; first < PAGE * HEAD; first += WARP * 64) {
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(a.keys + element + first));
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(a.values + element + first));
-    }
-}
 
 // Rows of the step in a page, which the cache does not have yet.
 struct NearFresh {
@@ -180,9 +238,12 @@ struct NearRow {
         return NearPage::value_place(which) == place;
     }
 
-    __device__ __forceinline__ void load(NearPage& page, const NearFresh& fresh) {
+    __device__ __forceinline__ void load_key(const NearFresh& fresh) {
+        key.load(fresh.source(fresh.tile.segment.start, fresh.a.key_offset), true);
+    }
+
+    static __device__ __forceinline__ void load_value(NearPage& page, const NearFresh& fresh) {
         u32 position = fresh.tile.segment.start;
-        key.load(fresh.source(position, fresh.a.key_offset), true);
         const bf16* value = fresh.source(position, fresh.a.value_offset);
 #pragma unroll
         for (u32 which = 0; which < 4; ++which) {

@@ -6,19 +6,9 @@
 
 #if ARCHWAY_ATTENDS_NEAR
 
-// Blocks of a cluster: as many as every device with clusters takes. The twin of `CLUSTER` in src/kernels/attention.rs.
+// Of several rows: as many blocks as every device with clusters takes. The twin of `CLUSTER` in src/kernels/attention.rs.
 constexpr u32 CLUSTER = 8;
 constexpr u32 NEAR_WARPS = 4;
-// Warps of a cluster: as many pages are worked on at once.
-constexpr u32 NEAR_PARTS = CLUSTER * NEAR_WARPS;
-// Dimensions that a block of the cluster puts together.
-constexpr u32 OWN = HEAD / CLUSTER;
-
-__device__ __forceinline__ u32 rank_in_cluster() {
-    u32 rank;
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-    return rank;
-}
 
 // Where `pointer` of this block's shared memory is in that of block `rank` of the cluster.
 __device__ __forceinline__ u32 address_in(const void* pointer, u32 rank) {
@@ -83,9 +73,11 @@ struct Joint {
     }
 };
 
-// The parts of a block's warps, `[NEAR_WARPS][pairs][HEAD]` and `[NEAR_WARPS][pairs]` largest scores and sums of weights,
-// and those of the cluster's blocks, `[CLUSTER][pairs][OWN]` and `[CLUSTER][pairs]`.
+// The parts of a block's warps, `[WARPS][pairs][HEAD]` and `[WARPS][pairs]` largest scores and sums of weights, and those
+// of the cluster's blocks, `[BLOCKS][pairs][OWN]` and `[BLOCKS][pairs]`.
+template <typename TEAM>
 struct NearRoom {
+    static constexpr u32 BLOCKS = TEAM::BLOCKS, WARPS = TEAM::WARPS, OWN = TEAM::OWN;
     float* own;
     float2* own_scales;
     float* sums;
@@ -93,9 +85,9 @@ struct NearRoom {
     u32 pairs;
 
     __device__ __forceinline__ NearRoom(float* shared, u32 all_pairs) : own(shared), pairs(all_pairs) {
-        sums = own + NEAR_WARPS * pairs * HEAD;
+        sums = own + WARPS * pairs * HEAD;
         own_scales = reinterpret_cast<float2*>(sums + pairs * HEAD);
-        scales = own_scales + NEAR_WARPS * pairs;
+        scales = own_scales + WARPS * pairs;
     }
 
     // A warp's part, to be put together with those of the block's other warps.
@@ -126,19 +118,19 @@ struct NearRoom {
 
     // Of all parts that a block gets.
     __device__ __forceinline__ u32 bytes() const {
-        return CLUSTER * pairs * (OWN * sizeof(float) + sizeof(float2));
+        return BLOCKS * pairs * (OWN * sizeof(float) + sizeof(float2));
     }
 
     // Sends the block's part to the blocks of the cluster, each its dimensions.
     __device__ __forceinline__ void send(const u64* barrier) const {
         constexpr u32 PIECES = HEAD / 4;
         u32 rank = rank_in_cluster();
-        for (u32 index = threadIdx.x; index < pairs * PIECES; index += NEAR_WARPS * WARP) {
+        for (u32 index = threadIdx.x; index < pairs * PIECES; index += TEAM::THREADS) {
             u32 pair = index / PIECES, dimension = index % PIECES * 4;
-            Joint<NEAR_WARPS> joint(own_scales + pair, pairs);
+            Joint<WARPS> joint(own_scales + pair, pairs);
             float4 total = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll
-            for (u32 warp = 0; warp < NEAR_WARPS; ++warp) {
+            for (u32 warp = 0; warp < WARPS; ++warp) {
                 float4 value = *reinterpret_cast<const float4*>(own + (warp * pairs + pair) * HEAD + dimension);
                 total.x += joint.factors[warp] * value.x;
                 total.y += joint.factors[warp] * value.y;
@@ -156,7 +148,7 @@ struct NearRoom {
 
     // Two neighbouring dimensions of a pair by two lanes, each of which takes half of the blocks.
     __device__ __forceinline__ float2 put_together(u32 pair, u32 dimension) const {
-        constexpr u32 EACH = CLUSTER / 2;
+        constexpr u32 EACH = BLOCKS / 2;
         u32 first = threadIdx.x % 2 * EACH;
         float2 scale[EACH];
         float largest = NEGATIVE_INFINITY;
@@ -180,6 +172,20 @@ struct NearRoom {
         total.x += __shfl_xor_sync(ALL_LANES, total.x, 1);
         total.y += __shfl_xor_sync(ALL_LANES, total.y, 1);
         return make_float2(__fdividef(total.x, sum), __fdividef(total.y, sum));
+    }
+
+    // The block's dimensions, of what the cluster's blocks have sent. `output(pair)` is where a pair's dimensions go.
+    template <typename Output>
+    __device__ __forceinline__ void finish(const Output& output) const {
+        u32 units = pairs * (OWN / 2);
+        for (u32 first = 0; first < units; first += TEAM::THREADS / 2) {
+            u32 unit = first + threadIdx.x / 2, safe = unit < units ? unit : 0;
+            u32 pair = safe / (OWN / 2), within = safe % (OWN / 2) * 2;
+            float2 value = put_together(pair, within);
+            if (unit < units && threadIdx.x % 2 == 0) {
+                *reinterpret_cast<u32*>(output(pair) + rank_in_cluster() * OWN + within) = to_pair(value.x, value.y);
+            }
+        }
     }
 };
 

@@ -82,11 +82,12 @@ __device__ __forceinline__ float power(float exponent) {
     return value;
 }
 
-// One page, for the queries of eight pairs. FIRST is the warp's first.
-template <bool FIRST, bool ONE>
+// One page, for the queries of eight pairs. FIRST is the warp's first. `keys_done` is called when the page's keys are not
+// needed any more.
+template <bool FIRST, bool ONE, typename KeysDone>
 __device__ __forceinline__ void take_page(
     NearSums& sums, const NearPage& page, const NearHead& head, const AttentionArguments& a, const NearSight (&sights)[2],
-    u32 all, u32 first) {
+    u32 all, u32 first, const KeysDone& keys_done) {
     u32 group = threadIdx.x % WARP / 4;
     bool masked = first + PAGE > all;
     Sums scores = {}, others = {};
@@ -97,6 +98,7 @@ __device__ __forceinline__ void take_page(
         multiply_add(scores, LeftTile{{low[0], high[0], low[1], high[1]}}, query[0], query[1]);
         multiply_add(others, LeftTile{{low[2], high[2], low[3], high[3]}}, query[2], query[3]);
     }
+    keys_done();
 #pragma unroll
     for (u32 column = 0; column < 2; ++column) {
         const NearSight& sight = sights[column];

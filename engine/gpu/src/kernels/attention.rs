@@ -35,13 +35,32 @@ impl AttentionKernels {
 /// For short contexts.
 #[derive(Clone, Copy)]
 struct NearKernels {
-    /// Where every sequence has one row, in tiles of 8 pairs.
-    one: Kernel,
+    /// Where every sequence has one row, in tiles of 8 pairs: those of [`NEAR_ONE`].
+    one: [Kernel; NEAR_ONE.len()],
     /// Several rows of a sequence, in tiles of 8 pairs.
     few: Kernel,
     /// In tiles of up to 64 pairs.
     many: Kernel,
 }
+
+/// Blocks of a cluster that takes a tile of 8 pairs, and warps of a block: the twin of `Team` in
+/// `kernels/attention/near_page.cuh`.
+#[derive(Clone, Copy)]
+struct Team {
+    blocks: u32,
+    warps: u32,
+}
+
+/// Kernels for one row of each of up to so many sequences: the more there are, the fewer blocks share one, so that all of
+/// them run together.
+const NEAR_ONE: [(usize, &str, Team); 3] = [
+    (4, "attend_near_8", NEAR_TEAM),
+    (8, "attend_near_8_some", Team { blocks: 4, warps: 4 }),
+    (NEAR_SEQUENCES, "attend_near_8_many", Team { blocks: 2, warps: 6 }),
+];
+
+/// Who takes a tile of several rows.
+const NEAR_TEAM: Team = Team { blocks: CLUSTER, warps: WARPS };
 
 impl NearKernels {
     fn load(module: &Module, head: u32) -> Result<Option<Self>, KernelError> {
@@ -50,24 +69,24 @@ impl NearKernels {
             return Ok(None);
         }
         let kernel = |name, shared| module.optional(name, shared)?.map(Kernel::beside_streamed).transpose();
-        let near = near_shared(head, NEAR_PAIRS, NEAR_ROWS as u32);
-        let [one, few, many] = [
-            kernel("attend_near_8", near)?,
-            kernel("attend_near_8_rows", near)?,
-            kernel("attend_rows", rows_shared(head))?,
-        ];
-        Ok(one.zip(few).zip(many).map(|((one, few), many)| Self { one, few, many }))
+        let [first, second, third] = NEAR_ONE.map(|(_, name, team)| kernel(name, team.shared(head, NEAR_PAIRS, 1)));
+        let (Some(first), Some(second), Some(third)) = (first?, second?, third?) else { return Ok(None) };
+        let few = kernel("attend_near_8_rows", NEAR_TEAM.shared(head, NEAR_PAIRS, NEAR_ROWS as u32))?;
+        let many = kernel("attend_rows", rows_shared(head))?;
+        Ok(few.zip(many).map(|(few, many)| Self { one: [first, second, third], few, many }))
     }
 }
 
 /// Heads that they are compiled for: the twin of a condition in `kernels/attention/near.cuh`.
 const NEAR_HEADS: [u32; 2] = [64, 128];
-/// Longest context for which a pass is recorded that attends so: every warp of a cluster then has at most two pages, and a
-/// block of 64 pairs at most nine, of which it has five at once.
+/// Longest context for which a pass is recorded that attends so: a warp then has at most six pages, and a block of 64 pairs
+/// at most nine, of which it has five at once.
 pub(crate) const NEAR_CONTEXT: usize = 1024;
 /// Most sequences of such a pass where each has one row, and most rows of one.
-pub(crate) const NEAR_SEQUENCES: usize = 8;
+pub(crate) const NEAR_SEQUENCES: usize = 32;
 pub(crate) const NEAR_ROWS: usize = 16;
+/// Most sequences where a row of each has more pairs than a tile of 8: each takes a cluster of its own.
+const MANY_SEQUENCES: usize = 8;
 /// Pairs of a tile where there are few, whose pages are in registers, and where there are many: the twin of `ROWS_PAIRS` in
 /// `kernels/attention/rows_memory.cuh`.
 const NEAR_PAIRS: u32 = 8;
@@ -95,11 +114,13 @@ pub(crate) const fn near_tiles(group: usize, rows: usize) -> usize {
     if is_few(group, rows) || tiles > NEAR_TILES { tiles } else { NEAR_TILES }
 }
 
-/// Bytes that a block needs for the parts of its warps and of the cluster's blocks (sums, the largest score, the sum of
-/// weights), and before that for the angles of a sequence's rows: the twin of `NearRoom` and `NearAngles`.
-const fn near_shared(head: u32, pairs: u32, rows: u32) -> u32 {
-    let parts = (WARPS + 1) * pairs * head + (WARPS + CLUSTER) * pairs * 2;
-    larger(parts, rows * (head + 4)) * size_of::<f32>() as u32
+impl Team {
+    /// Bytes that a block needs for the parts of its warps and of the cluster's blocks (sums, the largest score, the sum of
+    /// weights), and before that for the angles of a sequence's rows: the twin of `NearRoom` and `NearAngles`.
+    const fn shared(self, head: u32, pairs: u32, rows: u32) -> u32 {
+        let parts = (self.warps + 1) * pairs * head + (self.warps + self.blocks) * pairs * 2;
+        larger(parts, rows * (head + 4)) * size_of::<f32>() as u32
+    }
 }
 
 /// Pages that a block of many pairs has at once, and dimensions of their values.
@@ -319,17 +340,26 @@ impl Attend {
         let rows = self.rows as usize;
         let each = near_rows(group as usize, rows);
         let tiles = rows.div_ceil(each) as u32;
-        let few = |kernel, tiles, pairs| (kernel, CLUSTER * tiles, near_shared(head, pairs, self.rows));
-        // Clusters share the dimensions of a head.
-        let many = |tiles| (kernels.many, CLUSTER * (head / ROWS_SHARE) * tiles, rows_shared(head));
-        let (kernel, blocks, shared) = match near {
-            Near::OneRow if group <= NEAR_PAIRS => few(kernels.one, self.rows, group),
-            Near::OneRow => many(self.rows),
-            Near::Rows if is_few(group as usize, rows) => few(kernels.few, tiles, group * rows.min(each) as u32),
-            Near::Rows => many(tiles),
+        let grid = |team: Team, tiles: u32| [team.blocks * tiles, self.geometry.bundles() as u32];
+        let few = |kernel, team: Team, tiles, shared| {
+            (kernel, Shape { grid: grid(team, tiles), threads: team.warps * 32, shared })
         };
-        let shape = Shape { grid: [blocks, self.geometry.bundles() as u32], threads: WARPS * 32, shared };
-        Some((kernel, shape))
+        // Clusters share the dimensions of a head.
+        let many = |tiles| few(kernels.many, NEAR_TEAM, head / ROWS_SHARE * tiles, rows_shared(head));
+        Some(match near {
+            Near::OneRow if group <= NEAR_PAIRS => {
+                let which = NEAR_ONE.iter().position(|(most, ..)| rows <= *most)?;
+                let team = NEAR_ONE[which].2;
+                few(kernels.one[which], team, self.rows, team.shared(head, group, 1))
+            }
+            Near::OneRow if rows <= MANY_SEQUENCES => many(self.rows),
+            Near::OneRow => return None,
+            Near::Rows if is_few(group as usize, rows) => {
+                let pairs = group * rows.min(each) as u32;
+                few(kernels.few, NEAR_TEAM, tiles, NEAR_TEAM.shared(head, pairs, self.rows))
+            }
+            Near::Rows => many(tiles),
+        })
     }
 }
 

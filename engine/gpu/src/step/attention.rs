@@ -89,14 +89,11 @@ impl AttentionGeometry {
         let tiles = |rows: usize| rows.div_ceil(self.tile_rows);
         let total: usize = input.segments.iter().map(|segment| segment.rows).sum();
         let few = |rows: usize| total <= SPLIT_ROWS || tiles(rows) <= SPLIT_TILES;
-        let positions: usize = input
-            .segments
-            .iter()
-            .filter(|segment| few(segment.rows))
-            .map(|segment| tiles(segment.rows) * (segment.start + segment.rows))
-            .sum();
-        // Parts this long make at most `extra_items` more items than there are tiles.
-        let part = positions.div_ceil(self.extra_items).next_multiple_of(SHORTEST_PART).max(SHORTEST_PART);
+        let split_tiles = || {
+            let split = input.segments.iter().filter(|segment| few(segment.rows));
+            split.map(|segment| (tiles(segment.rows), segment.start + segment.rows))
+        };
+        let part = self.part(&split_tiles);
         for (index, segment) in input.segments.iter().enumerate() {
             let (rows_each, items) =
                 if few(segment.rows) { (self.tile_rows, &mut *split) } else { (WARPS * self.tile_rows, &mut *whole) };
@@ -109,6 +106,21 @@ impl AttentionGeometry {
                 push(items, [index, first_row, rows], end, part);
             }
         }
+    }
+
+    /// Positions of a part, for tiles that are given as how many there are of a segment and their context: a multiple of
+    /// [`SHORTEST_PART`] that makes at most `extra_items` more parts than there are tiles. Where the tiles are fewer than the
+    /// device works on at once, so are the parts: what is left over would come when all others have ended.
+    fn part<T: Iterator<Item = (usize, usize)>>(&self, tiles: &impl Fn() -> T) -> usize {
+        let positions: usize = tiles().map(|(tiles, context)| tiles * context).sum();
+        let mut part = positions.div_ceil(self.extra_items).next_multiple_of(SHORTEST_PART).max(SHORTEST_PART);
+        let items = |part: usize| tiles().map(|(tiles, context)| tiles * context.div_ceil(part)).sum::<usize>();
+        if items(usize::MAX) <= self.extra_items {
+            while items(part) > self.extra_items {
+                part += (part / 8).next_multiple_of(SHORTEST_PART);
+            }
+        }
+        part
     }
 }
 
@@ -152,8 +164,10 @@ mod tests {
         assert_eq!(near(&[(1, 1024)], 4, 1), (false, false), "one beyond");
         assert_eq!(near(&[(1, 9); 4], 4, 4), (true, false), "two tiles of two rows have no room for four sequences");
         assert_eq!(near(&[(1, 9); 8], 4, 8), (true, false));
+        assert_eq!(near(&[(1, 9); 9], 4, 16), (true, false));
+        assert_eq!(near(&[(1, 9); 32], 4, 32), (true, false));
         assert_eq!(
-            near(&[(1, 9); 9], 4, 16),
+            near(&[(1, 9); 33], 4, 48),
             (false, false),
             "more sequences than passes of single rows are recorded for"
         );
@@ -164,6 +178,23 @@ mod tests {
         assert_eq!(near(&[(4, 500); 4], 4, 16), (false, true), "four tiles, in turns");
         assert_eq!(near(&[(3, 500); 5], 4, 16), (false, false), "five");
         assert_eq!(near(&[(5, 500)], 16, 8), (false, true), "four rows a tile");
+    }
+
+    #[test]
+    fn parts_run_together_where_tiles_do() {
+        let parts = |sequences: usize, context: usize| {
+            let geometry = AttentionGeometry::new(&HeadGroups { query_heads: 32, group: 4, offset: 0 }, 8, 132);
+            let mut input = StepInput::default();
+            input.segments.extend((0..sequences).map(|_| segment(1, context, false)));
+            let (mut split, mut whole) = (Vec::new(), Vec::new());
+            geometry.cut(&input, [&mut split, &mut whole]);
+            split.len()
+        };
+        // 33 items fill 132 multiprocessors with two blocks of each of eight heads.
+        assert_eq!([1, 8, 16, 32].map(|sequences| parts(sequences, 512)), [9, 24, 32, 32]);
+        assert_eq!(parts(1, 32768), 33);
+        assert_eq!(parts(4, 8192), 32);
+        assert_eq!(parts(64, 512), 64);
     }
 
     proptest! {

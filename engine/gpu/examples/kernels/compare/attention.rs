@@ -127,7 +127,8 @@ pub struct Uploaded {
 }
 
 pub fn upload(rig: &Rig, geometry: &AttentionGeometry, step: &StepInput) -> Result<Uploaded, Failure> {
-    let limits = StepLimits { rows: step.rows() + 3, segments: 8, pages: step.pages.len(), mask_words: 64 };
+    let segments = step.segments.len().max(8);
+    let limits = StepLimits { rows: step.rows() + 3, segments, pages: step.pages.len(), mask_words: 64 };
     let layout = StepLayout::new(StepCapacity::new(&limits, geometry));
     let mut image = StepImage::new(layout, *geometry);
     image.fill(step, step.rows() + 2)?;

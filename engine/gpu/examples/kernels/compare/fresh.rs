@@ -56,7 +56,9 @@ struct Turn {
 }
 
 pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
-    let any: [&[Sequence]; 16] = [
+    let some: Vec<Sequence> = (0..8).map(|at| (1, 1023 - 120 * at, false)).collect();
+    let many: Vec<Sequence> = (0..32).map(|at| (1, if at == 7 { 1000 } else { 7 * at }, false)).collect();
+    let any: [&[Sequence]; 19] = [
         &[(1, 600, false), (1, 300, false)],
         &[(2, 300, true)],
         &[(1, 0, false)],
@@ -73,6 +75,9 @@ pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
         &[(8, 250, true)],
         &[(16, 0, false)],
         &[(1, 512, false), (1, 0, false), (1, 1000, false), (1, 7, false), (1, 33, false), (1, 256, false)],
+        &some,
+        &many[..17],
+        &many,
     ];
     let small = rig.small;
     let short = SHAPES[..2].iter().chain(&NEAR).map(|heads| (*heads, &NEAR_STEPS[..]));
