@@ -5,11 +5,12 @@ use engine::backend::*;
 use engine::types::Phase;
 use engine::weights::WeightType;
 
+use super::arguments::{arguments, place, stored_arguments};
 use super::pending::{EmbedCall, NormCall, NormInput, Pending, ProductCall, RotateCall};
-use super::types::{Cache, Element, Matrix, Run};
+use super::types::{Element, Matrix, Run};
 use super::{Buffer, CudaBackend};
 use crate::device::{Reach, Shape};
-use crate::kernels::{self, CachePlace, Format, Fresh, HeadNorm, Near};
+use crate::kernels::{self, Format, Fresh, HeadNorm, Near};
 use crate::step::AttentionGeometry;
 
 /// Rows of a step up to which attention rotates and appends them, where a sequence may have several: a warp makes all new
@@ -451,55 +452,5 @@ impl CudaBackend {
         let whole = call.output == logits && call.outputs == width && call.stride == width && call.rows == rows;
         let product = kernels::Product { choice, ..arguments(call) };
         (whole && call.is_small() && kernels::chooses(&self.launcher, &self.kernels, &product)).then_some(product)
-    }
-}
-
-fn arguments(call: &ProductCall) -> kernels::Product {
-    kernels::Product {
-        weight: call.weight,
-        input: call.input,
-        bias: call.bias.map_or(0, |[f32, _]| f32),
-        output: call.output,
-        outputs: word(call.outputs),
-        columns: word(call.columns),
-        count: word(call.rows),
-        stride: word(call.stride),
-        float_output: u32::from(call.wide),
-        epsilon: call.norm.map_or(0.0, |norm| norm.epsilon),
-        residual: call.sum.map_or(0, |sum| sum.residual),
-        norm: call.sum.map_or(0, |sum| sum.weight),
-        squares: call.sum.map_or(0, |sum| sum.squares),
-        input_squares: call.norm.map_or(0, |norm| norm.squares),
-        input_rows: call.norm.map_or(0, |norm| norm.rows),
-        ..kernels::Product::default()
-    }
-}
-
-fn stored_arguments(call: &ProductCall) -> kernels::QuantisedProduct {
-    kernels::QuantisedProduct {
-        weight: call.weight,
-        input: call.input,
-        bias: call.bias.map_or(0, |[f32, _]| f32),
-        output: call.output,
-        norm: call.norm.map_or(0, |norm| norm.weight),
-        rows: call.norm.map_or(0, |norm| norm.rows),
-        outputs: word(call.outputs),
-        columns: word(call.columns),
-        count: word(call.rows),
-        stride: word(call.stride),
-        float_output: u32::from(call.wide),
-        gate: 0,
-        add: u32::from(call.add),
-        epsilon: call.norm.map_or(0.0, |norm| norm.epsilon),
-    }
-}
-
-/// Where a layer's keys and values are.
-fn place(cache: &Cache, layer: usize) -> CachePlace {
-    CachePlace {
-        keys: cache.keys(layer),
-        values: cache.values(layer),
-        heads: word(cache.heads),
-        padded: word(cache.padded),
     }
 }

@@ -1,6 +1,7 @@
 //! [`Backend`] on a GPU: each operation unpacks its arguments and launches a kernel. Nothing waits for the device but
 //! [`Backend::read`], [`Backend::read_choices`] and [`Backend::take_choices`]; nothing allocates after the first step's buffers are there.
 
+mod arguments;
 mod cut;
 mod draws;
 mod group;

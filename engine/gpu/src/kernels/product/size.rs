@@ -194,7 +194,7 @@ mod tests {
             ([2048, 8192], 1, false, "streamed_deep_1"),
             ([2048, 8192], 4, false, "streamed_deep_8"),
             ([2048, 8192], 16, false, "streamed_deep_16"),
-            ([4096, 4032], 1, false, "streamed_8"),
+            ([4096, 4032], 1, false, "streamed_deep_1"),
             ([4096, 4032], 16, false, "streamed_wide_16"),
             ([576, 576], 16, false, "product_16"),
             ([4096, 4096], 17, false, "product_32"),
