@@ -19,16 +19,22 @@ __device__ __forceinline__ float inverse_root(float squares, u32 width, float ep
     return rsqrtf(squares / static_cast<float>(width) + epsilon);
 }
 
-__device__ __forceinline__ void scale(float (&values)[8], float factor, const float* weight) {
+// Of eight columns.
+struct Weights {
+    Vector16 halves[2];
+
+    __device__ __forceinline__ void load(const float* weight) {
+        halves[0] = load16(weight);
+        halves[1] = load16(weight + 4);
+    }
+
+    __device__ __forceinline__ void scale(float (&values)[8], float factor) const {
 #pragma unroll
-    for (u32 half = 0; half < 2; ++half) {
-        Vector16 weights = load16(weight + 4 * half);
-#pragma unroll
-        for (u32 i = 0; i < 4; ++i) {
-            values[4 * half + i] *= factor * __uint_as_float(weights.words[i]);
+        for (u32 i = 0; i < 8; ++i) {
+            values[i] *= factor * __uint_as_float(halves[i / 4].words[i % 4]);
         }
     }
-}
+};
 
 // A row per block, of a multiple of eight columns. The row waits in shared memory in f32 between the two passes.
 template <bool ADD>
@@ -37,9 +43,14 @@ __device__ __forceinline__ void norm(const NormArguments& arguments) {
     __shared__ float scratch[LARGEST_BLOCK / WARP];
     float(*row)[8] = reinterpret_cast<float(*)[8]>(row_storage);
     let_next_start();
-    wait_for_previous();
     u64 first = static_cast<u64>(blockIdx.x) * arguments.width;
     u32 pieces = arguments.width / 8;
+    // Of the thread's first piece, mostly its only one: no kernel writes them, so that they come while the others do.
+    Weights weights = {};
+    if (threadIdx.x < pieces) {
+        weights.load(arguments.weight + 8 * threadIdx.x);
+    }
+    wait_for_previous();
     float squares = 0.0f;
     for (u32 piece = threadIdx.x; piece < pieces; piece += blockDim.x) {
         float values[8];
@@ -69,7 +80,10 @@ __device__ __forceinline__ void norm(const NormArguments& arguments) {
         for (u32 i = 0; i < 8; ++i) {
             values[i] = row[piece][i];
         }
-        scale(values, factor, arguments.weight + 8 * piece);
+        if (piece != threadIdx.x) {
+            weights.load(arguments.weight + 8 * piece);
+        }
+        weights.scale(values, factor);
         store16(arguments.output + first + 8 * piece, pack(values));
     }
 }
