@@ -3,7 +3,7 @@ use super::launch::Shape;
 use super::module::Module;
 use super::{Kernel, KernelError, KernelSet, Launcher, SQUARES};
 
-const THREADS: u32 = 256;
+const THREADS: u32 = 512;
 const NAMES: [&str; 11] = names!("embedding_");
 
 pub(super) struct EmbeddingKernels {
