@@ -396,8 +396,8 @@ DEFINE(attend_near_8_some, true, 4, 4, 3)
 DEFINE(attend_near_8_many, true, 2, 6, 2)
 DEFINE(attend_near_8_rows, false, CLUSTER, NEAR_WARPS, 3)
 
-// Registers that are left beside those of one block of seventeen warps with 80 registers, four to five on a scheduler.
-extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __maxnreg__(112)
+// Registers that are left beside those of a block of nine warps with 128, three of them on a scheduler.
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __maxnreg__(128)
     attend_rows(AttentionArguments a) {
     attend_rows_of(a, *reinterpret_cast<RowsMemory*>(shared_parts));
 }

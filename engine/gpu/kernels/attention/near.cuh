@@ -38,8 +38,6 @@ __device__ __forceinline__ void attend_near(const AttentionArguments& a, float* 
     // Nobody writes to a block's shared memory before it has started, and has used what it put there itself.
     if constexpr (ONE) {
         asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-    } else {
-        angles.order(a, segment);
     }
     NearPages<TEAM> pages(a, segment, bundle.cached);
     NearPage current;
@@ -66,7 +64,7 @@ __device__ __forceinline__ void attend_near(const AttentionArguments& a, float* 
         query.load(a.source + static_cast<u64>(row) * a.row + a.query_offset + query_head * a.query_stride, valid);
     };
     if constexpr (ONE) {
-        HeldAngles held(a, segment.first_row);
+        u32 position = a.positions[segment.first_row];
         wait_for_previous();
         load_query();
         NearRow added;
@@ -74,6 +72,8 @@ __device__ __forceinline__ void attend_near(const AttentionArguments& a, float* 
             added.load_key(fresh);
             added.load_value(current, fresh);
         }
+        // Behind the queries: where the block started late, these need not wait for angles that wait for a position.
+        HeldAngles held(a, position);
         query.make(a, held, a.query_norm);
         if (has_new) {
             added.key.make(a, held, a.key_norm);
@@ -85,6 +85,7 @@ __device__ __forceinline__ void attend_near(const AttentionArguments& a, float* 
         if (has_new) {
             fresh.load(current, last * PAGE);
         }
+        angles.order(a, segment);
         angles.wait();
         query.make(a, RowAngles(a, angles, row - segment.first_row), a.query_norm);
         if (has_new) {

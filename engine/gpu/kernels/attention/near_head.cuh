@@ -31,12 +31,12 @@ struct BlockAngles {
     }
 };
 
-// Angles of a row of the step, in registers before they are needed.
+// Angles of a position, in registers before they are needed.
 struct HeldAngles {
     BlockAngles blocks[BLOCKS_64];
 
-    __device__ __forceinline__ HeldAngles(const AttentionArguments& a, u32 row) {
-        u64 first = static_cast<u64>(a.positions[row]) * a.pairs;
+    __device__ __forceinline__ HeldAngles(const AttentionArguments& a, u32 position) {
+        u64 first = static_cast<u64>(position) * a.pairs;
 #pragma unroll
         for (u32 block = 0; block < BLOCKS_64; ++block) {
             blocks[block].load(a.cosines + first, a.sines + first, a.interleaved, block);

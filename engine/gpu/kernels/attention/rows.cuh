@@ -34,13 +34,11 @@ struct RowsSums {
     }
 };
 
-// Blocks of 32 dimensions from FIRST up to END of two heads as the tensor cores' left tiles.
-template <u32 FIRST, u32 END>
-__device__ __forceinline__ void to_tiles(LeftTile (&query)[2 * (END - FIRST)], const NearHead (&heads)[2]) {
+// Two heads after norm and rotation as the tensor cores' left tiles.
+__device__ __forceinline__ void to_tiles(LeftTile (&query)[HEAD / 16], const NearHead (&heads)[2]) {
 #pragma unroll
-    for (u32 step = 0; step < 2 * (END - FIRST); ++step) {
-        const u32(&first)[4] = heads[0].blocks[FIRST + step / 2].words;
-        const u32(&second)[4] = heads[1].blocks[FIRST + step / 2].words;
+    for (u32 step = 0; step < HEAD / 16; ++step) {
+        const u32(&first)[4] = heads[0].blocks[step / 2].words, (&second)[4] = heads[1].blocks[step / 2].words;
         u32 from = step % 2 * 2;
         query[step] = LeftTile{{first[from], second[from], first[from + 1], second[from + 1]}};
     }
@@ -52,31 +50,21 @@ __device__ __forceinline__ float largest_of_group(float value) {
     return fmaxf(value, __shfl_xor_sync(ALL_LANES, value, 2));
 }
 
-// `pages` pages that are in shared memory, `masked` those of which not all is seen. Gives the largest scores times the
-// scale; at `done` no key is needed any more.
+// `pages` pages that are in shared memory; of the first one, `seen` is seen. Gives the largest scores times the scale; at
+// `done` no key is needed any more.
 template <typename Done>
 __device__ __forceinline__ float2 attend_pages(
-    RowsSums& sums, LeftTile (&query)[HEAD / 32], const RowsMemory& memory, u32 pages, u32 masked, float scale, Done done) {
+    RowsSums& sums, const LeftTile (&query)[HEAD / 16], const RowsMemory& memory, u32 pages, u32 seen, float scale, Done done) {
     Sums scores[SLOTS][2] = {};
-#pragma unroll
-    for (u32 slot = 0; slot < SLOTS; ++slot) {
-        if (slot < pages) {
-            multiply_keys<0, BLOCKS_64>(scores[slot], query, memory.keys[slot]);
-        }
-    }
-#pragma unroll
-    for (u32 step = 0; step < HEAD / 32; ++step) {
-        query[step] = memory.upper[step][threadIdx.x];
-    }
     float largest[2] = {NEGATIVE_INFINITY, NEGATIVE_INFINITY};
 #pragma unroll
     for (u32 slot = 0; slot < SLOTS; ++slot) {
         if (slot >= pages) {
             continue;
         }
-        multiply_keys<BLOCKS_64, BLOCKS_32>(scores[slot], query, memory.keys[slot]);
-        if ((masked >> slot & 1) != 0) {
-            hide(scores[slot], memory.seen[slot][threadIdx.x]);
+        multiply_keys(scores[slot], query, memory.keys[slot]);
+        if (slot == 0 && seen != ~0u) {
+            hide(scores[slot], seen);
         }
 #pragma unroll
         for (u32 i = 0; i < 8; ++i) {
@@ -110,12 +98,25 @@ __device__ __forceinline__ float2 attend_pages(
     return make_float2(largest[0], largest[1]);
 }
 
-// What a lane knows of its two pairs when their queries come: where those are in the source, where the outputs go (NONE for
-// a pair that is not there), and the row's angles.
+// Whether the 16 pairs of a warp are of whole rows, and those of a row can be halved.
+__device__ __forceinline__ bool shares_row(const AttentionArguments& a) {
+    return a.group % 2 == 0 && PAIRS % a.group == 0 && a.bundles_per_head == 1 && a.query_heads == a.group * a.cached_heads;
+}
+
+// Pair `which` of a lane, of the warp's 16: where both can be of one row, they are, so that they have the same angles.
+__device__ __forceinline__ Pair pair_of(const AttentionArguments& a, const Bundle& bundle, const NearTile& tile, u32 which) {
+    u32 group = threadIdx.x % WARP / 4, half = a.group / 2, place = group + 8 * which;
+    if (shares_row(a)) {
+        place = group / half * a.group + group % half + half * which;
+    }
+    return Pair(bundle, tile.first_row, tile.rows, threadIdx.x / WARP * PAIRS + place);
+}
+
+// What a lane knows of its two pairs when their queries come: where those are in the source, and where the outputs go (NONE
+// for a pair that is not there).
 struct RowsPairs {
     u64 query[2];
     u32 output[2];
-    u32 row[2];
 
     __device__ __forceinline__ RowsPairs(const AttentionArguments& a, const Pair (&pairs)[2], u32 first_row) {
         u32 column = own_share() * SHARE + 8 * rank_in_cluster() + 2 * (threadIdx.x % 4);
@@ -124,7 +125,6 @@ struct RowsPairs {
             u64 of = first_row + pairs[which].row, head = pairs[which].head;
             query[which] = of * a.row + a.query_offset + head * a.query_stride;
             output[which] = pairs[which].valid ? static_cast<u32>((of * a.query_heads + head) * HEAD + column) : NONE;
-            row[which] = pairs[which].row;
         }
     }
 
@@ -153,49 +153,55 @@ struct RowsTurn {
 
 // Works on as many pages as there is room for. Gives whether those were the tile's last.
 __device__ __forceinline__ bool attend_some(
-    const AttentionArguments& a, RowsMemory& memory, const NearTile& tile, const RowsTurn& turn) {
+    const AttentionArguments& a, RowsMemory& memory, const NearTile& tile, RowsTurn& turn) {
     Bundle bundle(a, blockIdx.y);
     const StepSegment& segment = tile.segment;
-    u32 first = threadIdx.x / WARP * PAIRS + threadIdx.x % WARP / 4;
-    RowsPages pages(a, segment, segment.committed != NONE ? segment.committed : segment.start + tile.first_row + 1);
-    Pair both[2] = {
-        Pair(bundle, tile.first_row, tile.rows, first), Pair(bundle, tile.first_row, tile.rows, first + 8)};
-    pages.order_all(a, memory, segment, sight_of(a, segment, both), turn.done);
-    NearAngles angles = {memory.angles};
-    angles.order(a, segment);
-    RowsPairs pairs(a, both, segment.first_row);
+    RowsPages pages(a, segment);
+    Pair both[2] = {pair_of(a, bundle, tile, 0), pair_of(a, bundle, tile, 1)};
+    const u32* rows = a.positions + segment.first_row;
+    u32 positions[2] = {rows[both[0].row], rows[both[1].row]};
     RowsFresh fresh(a, pages, tile);
+    memory.order_norms(a);
+    pages.order_all(a, memory, segment, turn.done);
+    RowsPairs pairs(a, both, segment.first_row);
+    u32 seen = ~0u;
+    if (turn.done == 0 && pages.hides(segment.committed != NONE ? segment.committed : segment.start + tile.first_row + 1)) {
+        seen = sight_of(a, segment, both).seen(__shfl_sync(ALL_LANES, pages.number, 0) * PAGE);
+    }
+    bool makes = fresh.any && turn.done == 0;
     wait_for_previous();
     NearHead heads[2];
 #pragma unroll
     for (u32 which = 0; which < 2; ++which) {
         heads[which].load(a.source + pairs.query[which], pairs.output[which] != NONE);
     }
-    bool makes = fresh.any && turn.done == 0;
     if (makes) {
         fresh.load(a, memory);
+        fresh.load_angles(a);
     }
-    angles.wait();
+    // Behind the queries: where the block started late, these need not wait for angles that wait for positions.
+    HeldAngles angles(a, positions[0]);
+    // Pages are there, and values of new rows.
+    await_copies<0>();
+    __syncthreads();
     if (makes) {
-        fresh.make(a, angles);
+        fresh.make(a, memory.norms[1]);
         fresh.store(a, memory);
     }
-#pragma unroll
-    for (u32 which = 0; which < 2; ++which) {
-        heads[which].make(a, RowAngles(a, angles, pairs.row[which]), a.query_norm);
+    const float* norm = a.query_norm != nullptr ? memory.norms[0] : nullptr;
+    heads[0].make(a, angles, norm);
+    if (!shares_row(a)) {
+        angles = HeldAngles(a, positions[1]);
     }
-    LeftTile query[HEAD / 32], upper[HEAD / 32];
-    to_tiles<0, BLOCKS_64>(query, heads);
-    to_tiles<BLOCKS_64, BLOCKS_32>(upper, heads);
-    // Keys are made, and angles are read.
+    heads[1].make(a, angles, norm);
+    LeftTile query[HEAD / 16];
+    to_tiles(query, heads);
+    // Keys are made.
     __syncthreads();
-#pragma unroll
-    for (u32 step = 0; step < HEAD / 32; ++step) {
-        memory.upper[step][threadIdx.x] = upper[step];
-    }
     RowsSums sums;
     u32 here = pages.count > turn.done ? pages.count - turn.done : 0;
-    float2 largest = attend_pages(sums, query, memory, here, pages.masked >> turn.done, a.scale, [] {
+    here = here < pages.together() ? here : pages.together();
+    float2 largest = attend_pages(sums, query, memory, here, seen, a.scale, [] {
         // Parts may come in the place of keys, once this is said everywhere.
         asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
     });
@@ -204,15 +210,15 @@ __device__ __forceinline__ bool attend_some(
     await_parts(&memory.barrier, turn.parity);
     RowsResult result = memory.put_together();
     if (turn.done > 0) {
-        result.add(memory.results[threadIdx.x]);
+        result.add(memory.result());
     }
-    bool last = turn.done + SLOTS >= pages.most;
-    if (last) {
-        pairs.store(a, result);
-    } else {
-        memory.results[threadIdx.x] = result;
+    turn.done += pages.together();
+    if (turn.done < pages.most) {
+        memory.result() = result;
+        return false;
     }
-    return last;
+    pairs.store(a, result);
+    return true;
 }
 
 __device__ __forceinline__ void attend_rows_of(const AttentionArguments& a, RowsMemory& memory) {
@@ -237,14 +243,13 @@ __device__ __forceinline__ void attend_rows_of(const AttentionArguments& a, Rows
         if (threadIdx.x == 0) {
             barrier_expect(&memory.barrier, PART_BYTES);
         }
-        if (!attend_some(a, memory, tile, turn)) {
-            turn.done += SLOTS;
-        } else if (more) {
+        if (attend_some(a, memory, tile, turn)) {
+            if (!more) {
+                return;
+            }
             turn.tile += tiles;
             turn.done = 0;
             more = NearTile(a, turn.tile + tiles, each).there;
-        } else {
-            return;
         }
         tile = NearTile(a, turn.tile, each);
         // Parts were read; pages come in their place.

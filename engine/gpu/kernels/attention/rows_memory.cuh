@@ -13,17 +13,16 @@ constexpr u32 SHARES = HEAD / SHARE;
 static_assert(SHARE == 8 * CLUSTER, "a block finishes a tile");
 // Pairs of a cluster: a tile for each warp.
 constexpr u32 ROWS_PAIRS = NEAR_WARPS * PAIRS;
-// Rows of a sequence that are new in a step. The twin of `NEAR_ROWS` in src/kernels/attention.rs.
-constexpr u32 MOST_ROWS = 16;
 // Pages that a block works on at once: contexts of up to 640 positions are there before the kernel in front has ended.
 constexpr u32 SLOTS = 5;
+// Where a block has more than that, those of a turn: the others' values make room for results.
+constexpr u32 FEW_SLOTS = 3;
 
 // Floats of the parts of the cluster's blocks, `[CLUSTER][NEAR_WARPS][WARP][4]`: a lane's share of a tile of sums; and of
 // `[CLUSTER][NEAR_WARPS][8][4]`: the largest score and the sum of weights of pairs g and g + 8.
 constexpr u32 PART_SUMS = CLUSTER * NEAR_WARPS * WARP * 4;
 constexpr u32 PART_SCALES = CLUSTER * NEAR_WARPS * 8 * 4;
 constexpr u32 PART_BYTES = (PART_SUMS + PART_SCALES) * 4;
-constexpr u32 KEY_BYTES = SLOTS * PAGE * HEAD * 2;
 constexpr u32 ROWS_THREADS = NEAR_WARPS * WARP;
 
 // Two neighbouring dimensions of pairs g and g + 8 of a warp's tile: weighted sums relative to the largest score, of a part
@@ -64,17 +63,25 @@ struct RowsMemory {
     };
     // Of the cluster's share of dimensions.
     bf16 values[SLOTS][PAGE * SHARE];
-    union {
-        float angles[MOST_ROWS * NearAngles::PITCH];
-        // Queries of the upper half of a head, which registers have no room for beside the scores; made of angles.
-        LeftTile upper[HEAD / 32][ROWS_THREADS];
-    };
-    // Which positions of a page a thread's pairs see, where that is not all of them.
-    u32 seen[SLOTS][ROWS_THREADS];
-    // What a thread has put together, where not all pages have room at once.
-    RowsResult results[ROWS_THREADS];
+    // Weights of the norms of queries and of keys, where there are any.
+    float norms[2][HEAD];
     // Counts the parts' bytes.
     u64 barrier;
+
+    // Asks for the norms' weights; nothing that a kernel in front writes.
+    __device__ __forceinline__ void order_norms(const AttentionArguments& a) {
+        u32 which = threadIdx.x / (HEAD / 4), piece = threadIdx.x % (HEAD / 4) * 4;
+        const float* from = which == 0 ? a.query_norm : a.key_norm;
+        if (which < 2 && from != nullptr) {
+            copy_async(norms[which] + piece, from + piece, true);
+        }
+    }
+
+    // What a thread has put together of the pages that were worked on before.
+    __device__ __forceinline__ RowsResult& result() {
+        static_assert((SLOTS - FEW_SLOTS) * PAGE * SHARE * sizeof(bf16) >= ROWS_THREADS * sizeof(RowsResult), "room");
+        return reinterpret_cast<RowsResult*>(values[FEW_SLOTS])[threadIdx.x];
+    }
 
     // A warp's part to the blocks of the cluster: sums of each tile of dimensions to its block, scales to all.
     __device__ __forceinline__ void send(const Sums (&output)[CLUSTER], const float4& scale) const {

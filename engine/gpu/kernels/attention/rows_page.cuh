@@ -25,8 +25,6 @@ struct RowsPages {
     // A lane's: number in the sequence, and in the cache.
     u32 number;
     u32 place;
-    // Bits of pages of which not every pair of the cluster sees all.
-    u32 masked;
 
     // `fresh` of `pages` pages have new rows.
     static __device__ __forceinline__ u32 count_of(u32 rank, u32 pages, u32 fresh) {
@@ -46,15 +44,13 @@ struct RowsPages {
                              : fresh + LIGHT * others + CLUSTER - 1 - rank + (index - light) * CLUSTER;
     }
 
-    // Every pair sees positions below `all`.
-    __device__ __forceinline__ RowsPages(const AttentionArguments& a, const StepSegment& segment, u32 all) {
+    __device__ __forceinline__ RowsPages(const AttentionArguments& a, const StepSegment& segment) {
         u32 pages = ceiling_divide(segment.start + segment.rows, PAGE), fresh = pages - segment.start / PAGE;
         u32 rank = rank_in_cluster(), lane = threadIdx.x % WARP;
         count = count_of(rank, pages, fresh);
         most = count_of(CLUSTER - 1, pages, fresh);
         number = lane < count ? pages - 1 - behind(rank, lane, fresh) : 0;
         place = lane < count ? a.pages[segment.first_page + number] : 0;
-        masked = __ballot_sync(ALL_LANES, lane < count && (number + 1) * PAGE > all);
     }
 
     // First element of the block's head in page `index`; for whole warps.
@@ -85,17 +81,25 @@ struct RowsPages {
         }
     }
 
-    // Orders pages from page `first` on, as many as there is room for.
+    // Pages of a turn.
+    __device__ __forceinline__ u32 together() const {
+        return most <= SLOTS ? SLOTS : FEW_SLOTS;
+    }
+
+    // Orders pages from page `first` on, as many as a turn has.
     __device__ __forceinline__ void order_all(
-        const AttentionArguments& a, RowsMemory& memory, const StepSegment& segment, const Sight& sight, u32 first) const {
+        const AttentionArguments& a, RowsMemory& memory, const StepSegment& segment, u32 first) const {
 #pragma unroll 1
-        for (u32 slot = 0; slot < SLOTS && first + slot < count; ++slot) {
+        for (u32 slot = 0; slot < together() && first + slot < count; ++slot) {
             order(a, memory, segment, first + slot, slot);
-            if ((masked >> (first + slot) & 1) != 0) {
-                memory.seen[slot][threadIdx.x] = sight.seen(__shfl_sync(ALL_LANES, number, first + slot) * PAGE);
-            }
         }
         commit_copies();
+    }
+
+    // Whether not every pair of the cluster sees all of the block's first page. The backend sees to it that every pair sees
+    // all of the others, seven pages before.
+    __device__ __forceinline__ bool hides(u32 all) const {
+        return count > 0 && (__shfl_sync(ALL_LANES, number, 0) + 1) * PAGE > all;
     }
 };
 
@@ -114,17 +118,25 @@ struct RowsFresh {
     // Where the row's key and value begin in the source, and where those of the page do in the cache.
     u64 source;
     u64 cache;
+    u32 position;
     Vector16 key[2];
+    BlockAngles angles;
 
     __device__ __forceinline__ RowsFresh(const AttentionArguments& a, const RowsPages& pages, const NearTile& tile) {
-        u32 begin = __shfl_sync(ALL_LANES, pages.number, 0) * PAGE, position = begin + threadIdx.x / LANES;
-        row = position - tile.segment.start;
+        u32 begin = __shfl_sync(ALL_LANES, pages.number, 0) * PAGE, place = begin + threadIdx.x / LANES;
+        row = place - tile.segment.start;
         any = pages.count > 0 && begin + PAGE > tile.segment.start;
-        there = any && position >= tile.segment.start && row < tile.segment.rows;
+        there = any && place >= tile.segment.start && row < tile.segment.rows;
+        position = has_key() ? a.positions[tile.segment.first_row + row] : 0;
         own = blockIdx.y % a.bundles_per_head == 0 && row >= tile.first_row && row < tile.first_row + tile.rows;
         u64 of = tile.segment.first_row + row;
         source = there ? of * a.row + blockIdx.y / a.bundles_per_head * HEAD : 0;
         cache = pages.element(a, 0) + threadIdx.x / LANES * HEAD;
+    }
+
+    __device__ __forceinline__ void load_angles(const AttentionArguments& a) {
+        u64 first = static_cast<u64>(position) * a.pairs;
+        angles.load(a.cosines + first, a.sines + first, a.interleaved, has_key() ? threadIdx.x % LANES / 4 : 0);
     }
 
     __device__ __forceinline__ bool has_key() const {
@@ -150,7 +162,7 @@ struct RowsFresh {
     }
 
     // Norm and rotation, rounded as by kernels of their own.
-    __device__ __forceinline__ void make(const AttentionArguments& a, const NearAngles& all) {
+    __device__ __forceinline__ void make(const AttentionArguments& a, const float* norm) {
         if (a.key_norm != nullptr) {
             float squares = squares_of(key[0]) + squares_of(key[1]);
 #pragma unroll
@@ -159,11 +171,9 @@ struct RowsFresh {
             }
             float factor = factor_of_norm(squares, a.epsilon);
             u32 safe = has_key() ? 1 : 0;
-            normalise_block(key[0], factor, a.key_norm + safe * column(a, 0));
-            normalise_block(key[1], factor, a.key_norm + safe * column(a, 1));
+            normalise_block(key[0], factor, norm + safe * column(a, 0));
+            normalise_block(key[1], factor, norm + safe * column(a, 1));
         }
-        u32 half = has_key() ? threadIdx.x % LANES / 4 : 0;
-        BlockAngles angles = RowAngles(a, all, there ? row : 0).of(half);
         if (a.interleaved) {
             rotate_within(key[0], angles, 0);
             rotate_within(key[1], angles, 1);

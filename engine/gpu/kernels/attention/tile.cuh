@@ -257,18 +257,23 @@ __device__ __forceinline__ void read_values(u32 (&words)[WORDS], const bf16* pag
     }
 }
 
-// Products of queries with a page's keys, summed over blocks of 32 dimensions from FIRST up to END: `scores[half]` are
-// positions 8 * half + 2t and the next. `query` begins with that of block FIRST.
-template <u32 FIRST, u32 END>
-__device__ __forceinline__ void multiply_keys(Sums (&scores)[2], const LeftTile* query, const bf16* keys) {
+// Products of queries with a page's keys are added: `scores[half]` are positions 8 * half + 2t and the next.
+__device__ __forceinline__ void multiply_keys(Sums (&scores)[2], const LeftTile (&query)[HEAD / 16], const bf16* keys) {
     u32 group = threadIdx.x % WARP / 4, place = threadIdx.x % 4;
 #pragma unroll
-    for (u32 block = FIRST; block < END; ++block) {
+    for (u32 block = 0; block < HEAD / 32; ++block) {
 #pragma unroll
         for (u32 half = 0; half < 2; ++half) {
             Vector16 vector = read_shared<Vector16>(keys, 8 * half + group, 32 * block + 8 * place);
-            multiply_add(scores[half], query[2 * (block - FIRST)], vector.words[0], vector.words[1]);
-            multiply_add(scores[half], query[2 * (block - FIRST) + 1], vector.words[2], vector.words[3]);
+            multiply_add(scores[half], query[2 * block], vector.words[0], vector.words[1]);
+            multiply_add(scores[half], query[2 * block + 1], vector.words[2], vector.words[3]);
+        }
+    }
+    if constexpr (HEAD % 32 != 0) {
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half) {
+            Vector8 vector = read_shared<Vector8>(keys, 8 * half + group, HEAD / 32 * 32 + 4 * place);
+            multiply_add(scores[half], query[HEAD / 16 - 1], vector.words[0], vector.words[1]);
         }
     }
 }
@@ -290,15 +295,7 @@ __device__ __forceinline__ void hide(Sums (&scores)[2], u32 seen) {
 __device__ __forceinline__ void score(
     Sums (&scores)[2], const WarpTile& tile, const bf16* keys, const Sight& sight, u32 first, float scale) {
     scores[0] = scores[1] = Sums{};
-    multiply_keys<0, HEAD / 32>(scores, tile.query, keys);
-    if constexpr (HEAD % 32 != 0) {
-        u32 group = threadIdx.x % WARP / 4, place = threadIdx.x % 4;
-#pragma unroll
-        for (u32 half = 0; half < 2; ++half) {
-            Vector8 vector = read_shared<Vector8>(keys, 8 * half + group, HEAD / 32 * 32 + 4 * place);
-            multiply_add(scores[half], tile.query[HEAD / 16 - 1], vector.words[0], vector.words[1]);
-        }
-    }
+    multiply_keys(scores, tile.query, keys);
 #pragma unroll
     for (u32 i = 0; i < 8; ++i) {
         scores[i / 4].values[i % 4] *= scale;

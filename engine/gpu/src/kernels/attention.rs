@@ -80,13 +80,16 @@ impl NearKernels {
 /// Heads that they are compiled for: the twin of a condition in `kernels/attention/near.cuh`.
 const NEAR_HEADS: [u32; 2] = [64, 128];
 /// Longest context for which a pass is recorded that attends so: a warp then has at most six pages, and a block of 64 pairs
-/// at most nine, of which it has five at once.
+/// at most nine, of which it works on five, or three, at once.
 pub(crate) const NEAR_CONTEXT: usize = 1024;
 /// Most sequences of such a pass where each has one row, and most rows of one.
 pub(crate) const NEAR_SEQUENCES: usize = 32;
 pub(crate) const NEAR_ROWS: usize = 16;
 /// Most sequences where a row of each has more pairs than a tile of 8: each takes a cluster of its own.
 const MANY_SEQUENCES: usize = 8;
+/// Most positions of a tree, drafted in this step or before, of which a row of such a pass may not see all: those of seven
+/// pages. The kernel for many pairs looks at the mask for the first page of each of its blocks alone.
+pub(crate) const NEAR_DRAFTED: usize = 7 * PAGE;
 /// Pairs of a tile where there are few, whose pages are in registers, and where there are many: the twin of `ROWS_PAIRS` in
 /// `kernels/attention/rows_memory.cuh`.
 const NEAR_PAIRS: u32 = 8;
@@ -129,13 +132,12 @@ const ROWS_SHARE: u32 = 64;
 
 /// Bytes that a block of many pairs needs: the twin of `RowsMemory` in `kernels/attention/rows_memory.cuh`.
 const fn rows_shared(head: u32) -> u32 {
-    let (threads, float) = (WARPS * 32, size_of::<f32>() as u32);
+    let float = size_of::<f32>() as u32;
     let keys = ROWS_PAGES * PAGE as u32 * head * 2;
-    let parts = CLUSTER * (threads + WARPS * 8) * 4 * float;
+    let parts = CLUSTER * (WARPS * 32 + WARPS * 8) * 4 * float;
     let values = ROWS_PAGES * PAGE as u32 * ROWS_SHARE * 2;
-    let (angles, queries) = (NEAR_ROWS as u32 * (head + 4) * float, head / 32 * threads * 16);
-    let (seen, results, barrier) = (ROWS_PAGES * threads * float, threads * 8 * float, 16);
-    larger(keys, parts) + values + larger(angles, queries) + seen + results + barrier
+    let (norms, barrier) = (2 * head * float, 16);
+    larger(keys, parts) + values + norms + barrier
 }
 
 const fn larger(a: u32, b: u32) -> u32 {

@@ -33,7 +33,7 @@ pub use allreduce::{
     reduce, reduce_norm, reduce_space,
 };
 pub use attention::{Attend, AttentionSpace, Fresh, Near, attend};
-pub(crate) use attention::{NEAR_CONTEXT, NEAR_ROWS, NEAR_SEQUENCES, near_rows, near_tiles};
+pub(crate) use attention::{NEAR_CONTEXT, NEAR_DRAFTED, NEAR_ROWS, NEAR_SEQUENCES, near_rows, near_tiles};
 pub use copy::{Add, CopyColumns, Gather, Widen, add, copy_columns, gather, widen};
 pub use embedding::{Embed, embed};
 pub use format::Format;

@@ -1,9 +1,9 @@
 //! How a step's attention is cut into work items.
 
-use engine::backend::{HeadGroups, StepInput};
+use engine::backend::{HeadGroups, Segment, StepInput};
 
 use super::{AttentionItem, PAGE};
-use crate::kernels::{NEAR_CONTEXT, NEAR_ROWS, NEAR_SEQUENCES, near_rows, near_tiles};
+use crate::kernels::{NEAR_CONTEXT, NEAR_DRAFTED, NEAR_ROWS, NEAR_SEQUENCES, near_rows, near_tiles};
 
 /// Pairs of (row, query head) in a tile of the tensor cores.
 const PAIRS: usize = 16;
@@ -74,11 +74,17 @@ impl AttentionGeometry {
     pub fn near(&self, input: &StepInput, padded: usize) -> NearPasses {
         let segments = &input.segments;
         let short = segments.iter().all(|segment| segment.start + segment.rows <= NEAR_CONTEXT);
+        let drafted = |segment: &Segment| {
+            segment.tree.as_ref().map_or(0, |tree| (segment.start + segment.rows).saturating_sub(tree.committed))
+        };
         let each = near_rows(self.group, padded);
         let tiles: usize = segments.iter().map(|segment| segment.rows.div_ceil(each)).sum();
         NearPasses {
             one_row: short && segments.len() <= NEAR_SEQUENCES && segments.iter().all(|segment| segment.rows == 1),
-            rows: short && padded <= NEAR_ROWS && tiles <= near_tiles(self.group, padded),
+            rows: short
+                && padded <= NEAR_ROWS
+                && tiles <= near_tiles(self.group, padded)
+                && segments.iter().all(|segment| drafted(segment) <= NEAR_DRAFTED),
         }
     }
 
@@ -141,7 +147,7 @@ fn push(items: &mut Vec<AttentionItem>, [segment, first_row, rows]: [usize; 3], 
 
 #[cfg(test)]
 mod tests {
-    use engine::backend::{Segment, TreeMask};
+    use engine::backend::TreeMask;
     use proptest::prelude::*;
 
     use super::*;
@@ -178,6 +184,14 @@ mod tests {
         assert_eq!(near(&[(4, 500); 4], 4, 16), (false, true), "four tiles, in turns");
         assert_eq!(near(&[(3, 500); 5], 4, 16), (false, false), "five");
         assert_eq!(near(&[(5, 500)], 16, 8), (false, true), "four rows a tile");
+        let geometry = AttentionGeometry::new(&HeadGroups { query_heads: 32, group: 4, offset: 0 }, 8, 132);
+        let reach = |committed| {
+            let mut input = StepInput::default();
+            let tree = Some(TreeMask { committed, words: 0..4 });
+            input.segments.push(Segment { tree, ..segment(4, 500, false) });
+            geometry.near(&input, 4).rows
+        };
+        assert!(reach(392) && !reach(391), "a tree of seven pages, and of one position more");
     }
 
     #[test]
