@@ -76,7 +76,7 @@ memcheck() {
 # lane for it (docs/benchmarks.md says why). Then a kernel that lacks a barrier on purpose, which must be found.
 racecheck() {
     compiled || return
-    local share bad=0 small=("$programs/kernels" compare serial small) all=pdl,tma,clusters
+    local share bad=0 small=("$programs/kernels" compare serial small) all=pdl,tma,clusters,setmaxnreg
     for share in 1/6 2/6 3/6 4/6 5/6 6/6; do
         begin "racecheck-${share%/*}" --tool racecheck --kernel-name-exclude kernel_substring=streamed "${small[@]}" $share \
             rows norm rope logits product fused attention fresh sampling

@@ -20,7 +20,7 @@ const KERNELS: usize = 104 + 2 * HEADS.len();
 const STATIC_SHARED: u32 = 48 * 1024;
 
 /// Features that the sources ask for.
-const USED: [&str; 3] = ["pdl", "tma", "clusters"];
+const USED: [&str; 4] = ["pdl", "tma", "clusters", "setmaxnreg"];
 
 /// Bytes that a thread may spill: an assembler that is new to an architecture saves a register or two across a loop.
 const MOST_SPILLED: u32 = 64;

@@ -8,10 +8,10 @@ use engine_gpu::kernels::KernelSet;
 
 use crate::rig::{Failure, Share};
 
-/// The features `ARCHWAY_FEATURES` (`pdl,tma,clusters`): those of all units, and, where one says `FEATURE@UNIT`, of one.
+/// The features `ARCHWAY_FEATURES` (`pdl,tma,clusters,setmaxnreg`): those of all units, and, where one says `FEATURE@UNIT`, of one.
 pub fn features() -> (BTreeMap<String, bool>, Vec<(String, String)>) {
-    let named = std::env::var("ARCHWAY_FEATURES").unwrap_or_else(|_| "pdl,tma,clusters".to_owned());
-    let mut features = BTreeMap::from(["pdl", "tma", "clusters"].map(|name| (name.to_owned(), false)));
+    let named = std::env::var("ARCHWAY_FEATURES").unwrap_or_else(|_| "pdl,tma,clusters,setmaxnreg".to_owned());
+    let mut features = BTreeMap::from(["pdl", "tma", "clusters", "setmaxnreg"].map(|name| (name.to_owned(), false)));
     let mut alone = Vec::new();
     for name in named.split(',').filter(|name| !name.is_empty()) {
         match name.split_once('@') {

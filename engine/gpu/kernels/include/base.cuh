@@ -2,7 +2,8 @@
 // host with nothing but the run-time compiler can build the kernels.
 #pragma once
 
-#if !defined(ARCHWAY_HAS_PDL) || !defined(ARCHWAY_HAS_TMA) || !defined(ARCHWAY_HAS_CLUSTERS)
+#if !defined(ARCHWAY_HAS_PDL) || !defined(ARCHWAY_HAS_TMA) || !defined(ARCHWAY_HAS_CLUSTERS) || \
+    !defined(ARCHWAY_HAS_SETMAXNREG)
 #error "features of the database's record are given as macros, 0 or 1"
 #endif
 

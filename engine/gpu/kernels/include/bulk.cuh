@@ -42,4 +42,25 @@ __device__ __forceinline__ void bulk_copy(void* to, const void* from, u32 bytes,
                  : "memory");
 }
 
+// Warps that change their registers together.
+constexpr u32 GROUP_WARPS = 4;
+// Whether they can. Where clusters are not native, the assembler makes copies a call, beside which registers stay.
+constexpr bool REGISTERS_MOVE = ARCHWAY_HAS_SETMAXNREG && ARCHWAY_HAS_CLUSTERS;
+
+// A thread has REGISTERS from here on, fewer than before; every warp of the group calls it.
+template <u32 REGISTERS>
+__device__ __forceinline__ void hand_over_registers() {
+    if constexpr (REGISTERS_MOVE) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+    }
+}
+
+// The same with more than before, as soon as others have handed them over.
+template <u32 REGISTERS>
+__device__ __forceinline__ void take_registers() {
+    if constexpr (REGISTERS_MOVE) {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+    }
+}
+
 #endif

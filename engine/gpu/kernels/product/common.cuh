@@ -186,19 +186,22 @@ struct Epilogue {
         return output < a.outputs && input < a.count;
     }
 
-    // `before` says what is in the residual stream at (input, output); `see` is told of each sum that is stored as such.
+    // Stores the thread's outputs in a tile: those at `first`, and every `step` behind it. `before` says what is in the residual
+    // stream at (input, output); `see` is told of each sum that is stored as such.
     template <typename Find, typename See>
     static __device__ __forceinline__ void store(
         const ProductArguments& a,
         const float* shared,
         const float (&factors)[INPUTS],
         u32 tile,
+        u32 first,
+        u32 step,
         const Find& before,
         const See& see) {
         u32 inputs_here = a.count < INPUTS ? a.count : INPUTS;
         // A turn or two: copies of it would only take room.
 #pragma unroll 1
-        for (u32 index = threadIdx.x; index < OUTPUTS * inputs_here; index += WARPS * WARP) {
+        for (u32 index = first; index < OUTPUTS * inputs_here; index += step) {
             u32 row, input, output;
             if (!place(a, tile, index, row, input, output)) {
                 continue;

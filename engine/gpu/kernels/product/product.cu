@@ -115,7 +115,7 @@ struct Product {
             before.load(a, input, output);
             return before;
         };
-        Tile::store(a, shared, factors, at.tile, before_sum, [](u32, float) {});
+        Tile::store(a, shared, factors, at.tile, threadIdx.x, THREADS, before_sum, [](u32, float) {});
         __syncthreads();
     }
 

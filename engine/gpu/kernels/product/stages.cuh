@@ -17,7 +17,10 @@ struct Form {
     static constexpr u32 INPUT_TILES = (INPUTS + 7) / 8;
     static constexpr bool HELD = HELD_;
     static constexpr u32 GROUPS = GROUPS_, PER_MULTIPROCESSOR = PER_MULTIPROCESSOR_;
-    static constexpr u32 THREADS = (WARPS + 1) * WARP;
+    // Activations of 16 rows take more registers than the block's share for every thread. So the warp that orders is one of a
+    // group of four, which hand theirs to those that multiply.
+    static constexpr bool GROWS = HELD && INPUTS > 8;
+    static constexpr u32 THREADS = (WARPS + (GROWS ? GROUP_WARPS : 1)) * WARP;
 };
 
 // Places of a stage in shared memory, in their order of use.

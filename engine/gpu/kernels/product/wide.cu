@@ -6,7 +6,7 @@
 
 DEFINE(wide_1, 1, 8, 1024, 6, 2, false, 2, 1)
 DEFINE(wide_8, 8, 8, 1024, 6, 2, false, 2, 1)
-DEFINE(wide_16, 16, 16, 1024, 5, 1, false, 2, 1)
+DEFINE(wide_16, 16, 8, 1024, 5, 1, false, 2, 1)
 DEFINE(deep_1, 1, 16, 1024, 6, 4, false, 1, 1)
 // Four stages leave room for a block of the next product.
 DEFINE(deep_8, 8, 8, 1024, 4, 1, false, 1, 1)

@@ -30,7 +30,8 @@ pub use source::{Unit, padded_head, units};
 pub struct CompileTarget {
     /// As the compiler names it: `sm_90a`.
     pub target: String,
-    /// Every feature of the record, true where it is native. The sources ask for `pdl`, `tma` and `clusters`.
+    /// Every feature of the record, true where it is native. The sources ask for `pdl`, `tma`, `clusters` and
+    /// `setmaxnreg`.
     pub features: BTreeMap<String, bool>,
     /// Features that a probe of the machine decides on: kernels that are launched only where it says so ask for
     /// `ARCHWAY_MAY_HAVE_MULTICAST`, which holds for native ones too.

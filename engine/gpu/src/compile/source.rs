@@ -11,6 +11,7 @@ const HEADERS: &[(&str, &str)] = &[
     ("fresh.cuh", include_str!("../../kernels/attention/fresh.cuh")),
     ("matrix.cuh", include_str!("../../kernels/include/matrix.cuh")),
     ("message.cuh", include_str!("../../kernels/include/message.cuh")),
+    ("multiply.cuh", include_str!("../../kernels/product/multiply.cuh")),
     ("near.cuh", include_str!("../../kernels/attention/near.cuh")),
     ("near_head.cuh", include_str!("../../kernels/attention/near_head.cuh")),
     ("near_page.cuh", include_str!("../../kernels/attention/near_page.cuh")),

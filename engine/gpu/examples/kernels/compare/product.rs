@@ -57,7 +57,7 @@ pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
 
 /// Products large enough for the copy engine, of every form, at and off the edges of a stage and of a tile (132
 /// multiprocessors choose as the comments say); few of them, for a race checker.
-const STREAMED: [(usize, usize, usize); 20] = [
+const STREAMED: [(usize, usize, usize); 24] = [
     // Two blocks per multiprocessor.
     (9001, 1032, 1),
     (2900, 4096, 8),
@@ -67,16 +67,20 @@ const STREAMED: [(usize, usize, usize); 20] = [
     (6501, 896, 1),
     (3301, 1920, 1),
     (6700, 2048, 5),
-    // Held, of one block: three and four chunks; of sixteen rows gates alone, and larger weights.
+    // Held, of one block: one to four chunks, several tiles of each block.
     (4411, 3072, 1),
     (4205, 3200, 5),
     (6600, 2048, 9),
+    (14001, 960, 10),
+    (11501, 1152, 12),
     (3501, 4096, 8),
     (17001, 4096, 16),
-    // Tiles of 32 rows, and of 16 where those are too few.
+    // Tiles of 32 rows, one and two of a block, and of 16 where those are too few.
     (3901, 4224, 1),
     (3901, 4224, 3),
-    (3901, 4160, 16),
+    (3901, 4224, 16),
+    (6203, 4352, 6),
+    (6203, 4352, 14),
     (1100, 14464, 1),
     (1100, 14464, 7),
     (1100, 14400, 13),

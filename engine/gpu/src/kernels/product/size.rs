@@ -31,11 +31,13 @@ struct Names {
     gated: &'static str,
 }
 
-/// Of a streamed kernel's block: columns of a stage, how many stages, warps that multiply, and blocks on a multiprocessor.
+/// Of a streamed kernel's block: columns of a stage, how many stages, warps that multiply, the others, of which one orders, and
+/// blocks on a multiprocessor.
 struct Stages {
     columns: u32,
     stages: u32,
     warps: u32,
+    others: u32,
     resident: u32,
 }
 
@@ -49,10 +51,10 @@ enum Worth {
     Short(u64),
     /// Weights for one block per multiprocessor, and rows that its registers hold.
     Held,
-    /// The same, and no attention beside it: gates, or weights that take longer than attention does.
-    HeldAlone,
     /// Weights for one block per multiprocessor, and tiles for nearly every multiprocessor.
     Wide,
+    /// The same, but no more than one for each where registers would hold the rows.
+    Once,
     /// The same with tiles of 16 rows.
     Deep,
 }
@@ -61,8 +63,6 @@ enum Worth {
 /// block has on their way at a time, below which two smaller blocks are faster.
 const WORTH_STREAMING: u64 = 48 * 1024;
 const WORTH_ONE_BLOCK: u64 = 192 * 1024;
-/// Bytes of weights per multiprocessor from which it matters little that attention's blocks have no room beside the kernel.
-const WORTH_ALL_ROOM: u64 = 1024 * 1024;
 /// Longest rows of activations that stay in registers, of one block per multiprocessor and of two.
 const HELD_COLUMNS: u32 = 4096;
 const SHORT_COLUMNS: u32 = 2048;
@@ -75,11 +75,11 @@ impl Size {
         Self { unit: "product", plain, gated, inputs, rows, resident, threads, shared, share: 1, worth: Worth::Any }
     }
 
-    /// Weights go to shared memory, `stages` times `columns` columns of 16 rows, for `warps` warps; one more orders them.
+    /// Weights go to shared memory, `stages` times `columns` columns of 16 rows, for `warps` warps; another one orders them.
     const fn streamed(names: Names, inputs: u32, rows: u32, stages: Stages, worth: Worth) -> Self {
-        let (Names { unit, plain, gated }, Stages { columns, stages, warps, resident }) = (names, stages);
+        let (Names { unit, plain, gated }, Stages { columns, stages, warps, others, resident }) = (names, stages);
         let shared = stages * 16 * 2 * columns + 2 * sums(inputs, 16, warps);
-        let (threads, share) = ((warps + 1) * 32, columns / warps);
+        let (threads, share) = ((warps + others) * 32, columns / warps);
         Self { unit, plain, gated, inputs, rows, resident, threads, shared, share, worth }
     }
 
@@ -101,15 +101,17 @@ impl Size {
         let whole = product.columns.is_multiple_of(self.share);
         let one_block = large(WORTH_ONE_BLOCK) && whole;
         let held = one_block && product.columns <= HELD_COLUMNS;
-        let filled = 10 * u64::from(self.tiles(product, gated)) >= 9 * u64::from(multiprocessors);
+        let tiles = self.tiles(product, gated);
+        let filled = 10 * u64::from(tiles) >= 9 * u64::from(multiprocessors);
+        let once = tiles <= multiprocessors || product.columns > HELD_COLUMNS;
         product.count <= self.inputs
             && match self.worth {
                 Worth::Any => true,
                 Worth::Large => large(WORTH_STREAMING),
                 Worth::Short(least) => large(least) && whole && product.columns <= SHORT_COLUMNS,
                 Worth::Held => held,
-                Worth::HeldAlone => held && (gated || large(WORTH_ALL_ROOM)),
                 Worth::Wide => one_block && filled,
+                Worth::Once => one_block && filled && once,
                 Worth::Deep => one_block,
             }
     }
@@ -139,16 +141,19 @@ pub(super) const STREAMED: [Size; 13] = [
     wide(["streamed_wide_8", "streamed_gated_wide_8"], 8, 32, one_block(6, 8), Worth::Wide),
     wide(["streamed_deep_8", "streamed_gated_deep_8"], 8, 16, one_block(4, 8), Worth::Deep),
     two_blocks(["streamed_8", "streamed_gated_8"], 8, 6),
-    held(["streamed_held_16", "streamed_gated_held_16"], 16, one_block(6, 16), Worth::HeldAlone),
-    wide(["streamed_wide_16", "streamed_gated_wide_16"], 16, 32, one_block(5, 16), Worth::Wide),
+    wide(["streamed_wide_16", "streamed_gated_wide_16"], 16, 32, one_block(5, 8), Worth::Once),
+    held(["streamed_held_16", "streamed_gated_held_16"], 16, GROWING, Worth::Held),
     wide(["streamed_deep_16", "streamed_gated_deep_16"], 16, 16, one_block(5, 16), Worth::Deep),
     two_blocks(["streamed_16", "streamed_gated_16"], 16, 5),
 ];
 
-const SHORT: Stages = Stages { columns: 1024, stages: 3, warps: 8, resident: 2 };
+const SHORT: Stages = Stages { columns: 1024, stages: 3, warps: 8, others: 1, resident: 2 };
+
+/// Of which the multiplying warps take registers of the others.
+const GROWING: Stages = Stages { others: 4, ..one_block(6, 16) };
 
 const fn one_block(stages: u32, warps: u32) -> Stages {
-    Stages { columns: 1024, stages, warps, resident: 1 }
+    Stages { columns: 1024, stages, warps, others: 1, resident: 1 }
 }
 
 const fn held(names: [&'static str; 2], inputs: u32, stages: Stages, worth: Worth) -> Size {
@@ -160,7 +165,7 @@ const fn wide(names: [&'static str; 2], inputs: u32, rows: u32, stages: Stages, 
 }
 
 const fn two_blocks(names: [&'static str; 2], inputs: u32, stages: u32) -> Size {
-    let stages = Stages { columns: 512, stages, warps: 8, resident: 2 };
+    let stages = Stages { columns: 512, stages, warps: 8, others: 1, resident: 2 };
     Size::streamed(Names { unit: "streamed", plain: names[0], gated: names[1] }, inputs, 16, stages, Worth::Large)
 }
 
@@ -181,6 +186,7 @@ mod tests {
             ([4096, 4096], 1, false, "streamed_held_1"),
             ([14336, 4096], 2, true, "streamed_gated_held_8"),
             ([14336, 4096], 16, true, "streamed_gated_held_16"),
+            ([6144, 4096], 16, false, "streamed_held_16"),
             ([4096, 4096], 16, false, "streamed_wide_16"),
             ([128_256, 4096], 16, false, "streamed_held_16"),
             ([4096, 14336], 1, false, "streamed_wide_1"),
@@ -195,7 +201,8 @@ mod tests {
             ([2048, 8192], 4, false, "streamed_deep_8"),
             ([2048, 8192], 16, false, "streamed_deep_16"),
             ([4096, 4032], 1, false, "streamed_deep_1"),
-            ([4096, 4032], 16, false, "streamed_wide_16"),
+            ([4096, 4032], 16, false, "streamed_held_16"),
+            ([8192, 14336], 16, false, "streamed_wide_16"),
             ([576, 576], 16, false, "product_16"),
             ([4096, 4096], 17, false, "product_32"),
         ] {
