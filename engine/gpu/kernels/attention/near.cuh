@@ -17,7 +17,9 @@ __device__ __forceinline__ void attend_near(const AttentionArguments& a, float* 
     let_next_start();
     Bundle bundle(a, blockIdx.y);
     u32 each = 8 / a.group, group = threadIdx.x % WARP / 4;
-    // The step's arrays were written before the first kernel.
+    // The step's arrays were written before the first kernel. Where a segment has one row, that is mostly the row of its number,
+    // whose position is asked for together with the segment.
+    u32 position = ONE ? a.positions[blockIdx.x / TEAM::BLOCKS] : 0;
     NearTile tile(a, blockIdx.x / TEAM::BLOCKS, each, ONE);
     if (!tile.there || bundle.count == 0) {
         // A block without work makes room at once; one of the grid waits, so that the grid does.
@@ -27,6 +29,9 @@ __device__ __forceinline__ void attend_near(const AttentionArguments& a, float* 
         return;
     }
     const StepSegment& segment = tile.segment;
+    if (ONE && segment.first_row != blockIdx.x / TEAM::BLOCKS) {
+        position = a.positions[segment.first_row];
+    }
     NearAngles angles = {shared};
     NearRoom<TEAM> room(shared, tile.rows * bundle.count);
     __shared__ __align__(8) u64 arrived;
@@ -64,7 +69,7 @@ __device__ __forceinline__ void attend_near(const AttentionArguments& a, float* 
         query.load(a.source + static_cast<u64>(row) * a.row + a.query_offset + query_head * a.query_stride, valid);
     };
     if constexpr (ONE) {
-        u32 position = a.positions[segment.first_row];
+        HeldAngles held(a, position);
         wait_for_previous();
         load_query();
         NearRow added;
@@ -72,8 +77,6 @@ __device__ __forceinline__ void attend_near(const AttentionArguments& a, float* 
             added.load_key(fresh);
             added.load_value(current, fresh);
         }
-        // Behind the queries: where the block started late, these need not wait for angles that wait for a position.
-        HeldAngles held(a, position);
         query.make(a, held, a.query_norm);
         if (has_new) {
             added.key.make(a, held, a.key_norm);
@@ -99,20 +102,33 @@ __device__ __forceinline__ void attend_near(const AttentionArguments& a, float* 
     }
     NearSums sums;
     sums.clear();
-    // Keys of the next page come while the values of this one are worked on, and its values while its keys are.
-    bool more = false;
-    auto next_keys = [&] {
-        more = pages.advance();
-        if (more) {
-            current.load_keys(a.keys + pages.at(), PAGE);
+    if constexpr (NearPages<TEAM>::LISTED) {
+        // Keys of the next page come while the values of this one are worked on, and its values while its keys are.
+        bool more = false;
+        auto next_keys = [&] {
+            more = pages.advance();
+            if (more) {
+                current.load_keys(a.keys + pages.at(), PAGE);
+            }
+        };
+        if (pages.busy()) {
+            take_page<true, ONE>(sums, current, query, a, sights, all, last * PAGE, next_keys);
         }
-    };
-    if (pages.busy()) {
-        take_page<true, ONE>(sums, current, query, a, sights, all, last * PAGE, next_keys);
-    }
-    while (more) {
-        current.load_values(a.values + pages.at(), PAGE);
-        take_page<false, ONE>(sums, current, query, a, sights, all, pages.page * PAGE, next_keys);
+        while (more) {
+            current.load_values(a.values + pages.at(), PAGE);
+            take_page<false, ONE>(sums, current, query, a, sights, all, pages.page * PAGE, next_keys);
+        }
+    } else {
+        // Mostly there is no other, and what asks for it would only be in the way.
+        auto nothing = [] {};
+        if (pages.busy()) {
+            take_page<true, ONE>(sums, current, query, a, sights, all, last * PAGE, nothing);
+        }
+        while (pages.advance()) {
+            current.load_keys(a.keys + pages.at(), PAGE);
+            current.load_values(a.values + pages.at(), PAGE);
+            take_page<false, ONE>(sums, current, query, a, sights, all, pages.page * PAGE, nothing);
+        }
     }
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
     room.keep(sums);

@@ -64,17 +64,31 @@ __device__ __forceinline__ u32 rank_in_cluster() {
 // The pages of a segment that a warp of the team takes, from the last on: new rows are in no other.
 template <typename TEAM>
 struct NearPages {
-    // How many are left, and of each lane where one of them is in the cache: in pages of a head.
-    u32 left, places;
+    // Where the team is large a warp has a page, seldom two; else each lane keeps where one of them is, so that none is waited for.
+    static constexpr bool LISTED = TEAM::PARTS < 32;
+
+    const AttentionArguments& a;
+    const StepSegment& segment;
+    u32 cached;
+    // How many are left, and where they are in the cache, in pages of a head: of each lane one of them, or the one at hand and
+    // the next.
+    u32 left, places, next;
     // The one at hand.
     u32 page;
 
-    __device__ __forceinline__ NearPages(const AttentionArguments& a, const StepSegment& segment, u32 cached) {
-        u32 part = rank_in_cluster() * TEAM::WARPS + threadIdx.x / WARP, mine = part + threadIdx.x % WARP * TEAM::PARTS;
+    __device__ __forceinline__ NearPages(const AttentionArguments& arguments, const StepSegment& of, u32 head)
+        : a(arguments), segment(of), cached(head) {
+        u32 part = rank_in_cluster() * TEAM::WARPS + threadIdx.x / WARP;
         u32 all = ceiling_divide(segment.start + segment.rows, PAGE);
         left = part < all ? (all - 1 - part) / TEAM::PARTS + 1 : 0;
-        places = mine < all ? a.pages[segment.first_page + mine] * a.cached_heads + cached : 0;
         page = part + (busy() ? left - 1 : 0) * TEAM::PARTS;
+        u32 first = LISTED ? part + threadIdx.x % WARP * TEAM::PARTS : page;
+        places = first < all ? place(first) : 0;
+        next = !LISTED && left > 1 ? place(page - TEAM::PARTS) : 0;
+    }
+
+    __device__ __forceinline__ u32 place(u32 of) const {
+        return a.pages[segment.first_page + of] * a.cached_heads + cached;
     }
 
     __device__ __forceinline__ bool busy() const {
@@ -83,7 +97,8 @@ struct NearPages {
 
     // Elements in front of the page at hand in the cache.
     __device__ __forceinline__ u64 at() const {
-        return static_cast<u64>(__shfl_sync(ALL_LANES, places, left - 1)) * PAGE * HEAD;
+        u32 here = LISTED ? __shfl_sync(ALL_LANES, places, left - 1) : places;
+        return static_cast<u64>(here) * PAGE * HEAD;
     }
 
     // Goes on to the page before; false where there is none.
@@ -93,6 +108,10 @@ struct NearPages {
         }
         --left;
         page -= TEAM::PARTS;
+        if (!LISTED) {
+            places = next;
+            next = left > 1 ? place(page - TEAM::PARTS) : 0;
+        }
         return true;
     }
 };
