@@ -56,4 +56,6 @@ fn the_difference_shows_values_and_decisions() {
         difference.decisions.iter().any(|change| change.old.contains("nccl") && change.new.contains("two_shot")),
         "{shown}"
     );
+    assert!(shown.contains("\n    2 ranks on nvswitch, bf16: new, measured site-tune\n      up to "), "{shown}");
+    assert!(!shown.contains("{up_to:"), "a ladder is rows: {shown}");
 }

@@ -1,6 +1,7 @@
 //! Two databases side by side: which values of the merged records differ, and which decisions.
 
 mod decisions;
+mod ladders;
 mod values;
 
 use std::collections::BTreeSet;
@@ -70,7 +71,8 @@ fn section<T: std::fmt::Display>(text: &mut String, name: &str, lines: &[T]) {
     if !lines.is_empty() {
         let _ = writeln!(text, "{} {name} change", lines.len());
         for line in lines {
-            let _ = writeln!(text, "  {line}");
+            // A line may have rows below it.
+            let _ = writeln!(text, "  {}", line.to_string().replace('\n', "\n  "));
         }
     }
 }

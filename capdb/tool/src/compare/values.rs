@@ -5,7 +5,9 @@ use std::fmt;
 
 use capdb::resolve::{OVERLAY_LAYER, Resolved};
 use serde::Serialize;
+use serde_json::Value;
 
+use super::ladders;
 use crate::yaml_text::flow;
 
 /// One value that differs in itself or in its evidence.
@@ -26,6 +28,9 @@ pub struct Stated {
     pub evidence: String,
     pub file: String,
     pub line: usize,
+    /// The value before it became a line of text.
+    #[serde(skip)]
+    raw: Value,
 }
 
 pub(super) fn compare(id: &str, old: &Resolved, new: &Resolved, changes: &mut Vec<ValueChange>) {
@@ -39,7 +44,7 @@ pub(super) fn compare(id: &str, old: &Resolved, new: &Resolved, changes: &mut Ve
             continue;
         }
         let (before, after) = (stated(old, pointer), stated(new, pointer));
-        let same = |a: &Stated, b: &Stated| a.value == b.value && a.evidence == b.evidence;
+        let same = |a: &Stated, b: &Stated| a.raw == b.raw && a.evidence == b.evidence;
         let equal = match (&before, &after) {
             (Some(before), Some(after)) => same(before, after),
             (None, None) => true,
@@ -59,22 +64,30 @@ fn stated(resolved: &Resolved, pointer: &str) -> Option<Stated> {
         None if origin.inherited => "inherited".to_owned(),
         None => String::new(),
     };
-    let value = resolved.value.pointer(pointer).map(flow)?;
-    Some(Stated { value, evidence, file: origin.file.clone(), line: origin.line })
+    let raw = resolved.value.pointer(pointer)?;
+    Some(Stated { value: flow(raw), evidence, file: origin.file.clone(), line: origin.line, raw: raw.clone() })
 }
 
-impl fmt::Display for Stated {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Stated {
+    /// What it rests on, and where it stands.
+    fn place(&self) -> String {
         match self.evidence.as_str() {
-            "" => write!(formatter, "{} ({}:{})", self.value, self.file, self.line),
-            evidence => write!(formatter, "{} ({evidence}, {}:{})", self.value, self.file, self.line),
+            "" => format!("{}:{}", self.file, self.line),
+            evidence => format!("{evidence}, {}:{}", self.file, self.line),
         }
     }
 }
 
 impl fmt::Display for ValueChange {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let side = |side: &Option<Stated>| side.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string);
-        write!(formatter, "{} {}: {} → {}", self.record, self.path, side(&self.old), side(&self.new))
+        let Self { record, path, old, new } = self;
+        let rows = ladders::rows(old.as_ref().map(|old| &old.raw), new.as_ref().map(|new| &new.raw));
+        let side = |side: &Option<Stated>| match side {
+            None => "nothing".to_owned(),
+            Some(stated) if rows.is_some() => stated.place(),
+            Some(stated) => format!("{} ({})", stated.value, stated.place()),
+        };
+        write!(formatter, "{record} {path}: {} → {}", side(old), side(new))?;
+        rows.iter().flatten().try_for_each(|row| write!(formatter, "\n  {row}"))
     }
 }
