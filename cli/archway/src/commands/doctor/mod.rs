@@ -1,5 +1,7 @@
 //! `archway doctor`: what this machine offers, whether the database agrees, and what would be used.
 
+mod text;
+
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -11,7 +13,7 @@ use engine::plan::{
 use engine_gpu::doctor::{DeviceReport, Survey, survey};
 use engine_gpu::library::Library;
 use engine_gpu::probe::handles;
-use engine_gpu::probe::{Handles, PeerProbe, links};
+use engine_gpu::probe::{Handles, links};
 use serde::Serialize;
 
 use crate::gpus::Joined;
@@ -70,7 +72,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        print(&report);
+        print!("{report}");
     }
     Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
@@ -144,78 +146,5 @@ fn findings(survey: &Survey, gpus: &[Gpu], group: Option<&Group>) -> Vec<String>
     findings
 }
 
-fn print(report: &Report) {
-    println!("Libraries");
-    for library in &report.survey.libraries {
-        match (&library.found, &library.missing) {
-            (Some(found), _) => {
-                println!("  {}: {} in {}", library.library.title(), found.version, found.path.display())
-            }
-            (None, Some(missing)) => println!("  {missing}"),
-            (None, None) => {}
-        }
-    }
-    println!("Driver\n  {}", report.survey.driver.as_deref().unwrap_or("none"));
-    println!("Devices");
-    if let Some(problem) = &report.survey.problem {
-        println!("  {problem}");
-    }
-    for (device, gpu) in report.survey.devices.iter().zip(&report.gpus) {
-        print_device(device, gpu);
-    }
-    if let Some(group) = &report.group {
-        print_group(group);
-    }
-    println!("  CPU: {}\nChosen by --device auto\n  {}", report.cpu, report.chosen);
-    println!("Findings");
-    if report.findings.is_empty() {
-        println!("  none");
-    }
-    report.findings.iter().for_each(|finding| println!("  {finding}"));
-}
-
-fn print_group(group: &Group) {
-    let Group { joined, links, multicast, handles } = group;
-    let apart: Vec<String> = joined
-        .pairs
-        .iter()
-        .filter(|pair| !pair.peer_access)
-        .map(|pair| format!("{} to {}", pair.from, pair.to))
-        .collect();
-    println!("  Group: topology {}, {links}", joined.topology);
-    if !apart.is_empty() {
-        println!("    no peer access: {}", apart.join(", "));
-    }
-    let arrived = match &joined.probe {
-        PeerProbe::Ok => "bytes and a sum arrived between all of them",
-        PeerProbe::Failed { .. } => "FAILED, see the findings",
-    };
-    println!("    peer probe: {arrived}");
-    println!("    multicast: {multicast}");
-    let all = |has: fn(&Handles) -> bool| if handles.iter().all(has) { "yes" } else { "no" };
-    let (descriptors, fabric) = (all(|own| own.file_descriptors), all(|own| own.fabric));
-    let channels = if joined.limits.fabric_channels { "yes" } else { "no" };
-    println!("    memory handles: file descriptors {descriptors}, fabric {fabric} (channels: {channels})");
-    let size =
-        |bytes: Option<u64>| bytes.map_or_else(|| "unlimited".to_owned(), |bytes| format!("{} MiB", bytes >> 20));
-    println!(
-        "    limits: {} open files, {} locked memory, {} in /dev/shm",
-        joined.limits.open_files.map_or_else(|| "unlimited".to_owned(), |files| files.to_string()),
-        size(joined.limits.locked_memory),
-        size(joined.limits.shared_memory)
-    );
-}
-
-fn print_device(device: &DeviceReport, gpu: &Gpu) {
-    let gib = device.memory as f64 / f64::from(1 << 30);
-    println!(
-        "  GPU {}: {}, compute capability {}, {gib:.1} GiB, {}",
-        device.ordinal, device.name, device.compute_capability, device.uuid
-    );
-    let record = gpu.record.as_deref().unwrap_or("none");
-    let agree = gpu.checks.iter().filter(|check| check.agrees).count();
-    println!("    record {record}: {agree} of {} fields that the driver answers agree", gpu.checks.len());
-    if let Some(target) = gpu.kernels.as_ref().and_then(|kernels| kernels.targets.first()) {
-        println!("    kernels are compiled for {target}");
-    }
-}
+#[cfg(test)]
+mod tests;
