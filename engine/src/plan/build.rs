@@ -7,6 +7,7 @@ use super::memory::{MemoryPlan, parameters};
 use super::prediction::Prediction;
 use super::report::{MachineReport, ModelReport, Plan, PlanVerdict, SiteReport};
 use super::request::PlanRequest;
+use super::shortage::shortage;
 use super::sites::sites;
 use super::tuning::TuningReport;
 use super::windows::{half_window, has_buffer};
@@ -25,7 +26,7 @@ pub fn build(request: &PlanRequest) -> Result<Plan, PlanError> {
     let memory = MemoryPlan::of(request, device, is_gpu, workspace(&sites, request.tensor_parallel, is_gpu));
     let model = model_report(&request.model_name, &request.config, request.context);
     let mut refusals: Vec<String> = refusals(&sites);
-    refusals.extend(memory.shortage());
+    refusals.extend(shortage(&memory, request));
     let mut warnings = warnings(request, &sites);
     // A plan may be wanted for what cannot be served yet, a tuning of another machine may be the best that is known, and a
     // wish without a use does no harm: who is strict rests on none of them.

@@ -7,7 +7,7 @@ use crate::backend::CacheLayout;
 use crate::model::{Attention, LayerKind, ModelConfig, QuantizationConfig, Share, cache_layout};
 
 /// Token positions of a page.
-const PAGE_SIZE: usize = 16;
+pub(super) const PAGE_SIZE: usize = 16;
 /// Context, modules, library handles and graphs of one GPU process, in bytes. Seen on Hopper: 0.5 to 0.9 GB.
 const DEVICE_OVERHEAD: u64 = 900 << 20;
 
@@ -71,26 +71,6 @@ impl MemoryPlan {
     /// Everything but the pages, in bytes.
     pub fn fixed(&self) -> u64 {
         self.weights + self.draft_weights + self.activations + self.workspace + self.overhead
-    }
-
-    /// What to say when it does not fit; `None` when it does, or when nobody knows the device's memory.
-    pub(super) fn shortage(&self) -> Option<String> {
-        let usable = self.usable?;
-        if self.fixed() > usable {
-            return Some(format!(
-                "out of memory: weights, activations and buffers need {} a rank, {} are usable; use more ranks, a smaller or quantised model, or raise --gpu-memory-utilization",
-                gib(self.fixed()),
-                gib(usable)
-            ));
-        }
-        (self.pages < self.pages_for_context.min(64)).then(|| {
-            format!(
-                "out of memory: {} are left for the key-value cache, {} pages, and one sequence of the context needs {}; lower --max-model-len, use more ranks, or raise --gpu-memory-utilization",
-                gib(usable - self.fixed()),
-                self.pages,
-                self.pages_for_context
-            )
-        })
     }
 }
 

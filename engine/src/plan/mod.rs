@@ -14,6 +14,7 @@ mod prediction;
 mod render;
 mod report;
 mod request;
+mod shortage;
 mod sites;
 pub mod tuning;
 mod windows;

@@ -112,6 +112,73 @@ fn what_does_not_fit_is_refused_with_what_to_lower() {
     );
 }
 
+/// A CPU with room for `pages` beside the weights, and no more, on each of its ranks.
+fn small_cpu(tensor_parallel: usize, pages: u64) -> PlanRequest {
+    let request = |memory| PlanRequest {
+        tensor_parallel,
+        memory_fraction: 0.5,
+        ..PlanRequest::new(
+            "1b",
+            shape("llama-3.2-1b.json"),
+            Machine::Cpu(HostCpu { name: "test".into(), threads: 2, memory }),
+        )
+    };
+    let memory = build(&request(1 << 40)).unwrap().memory;
+    let of_a_rank = memory.fixed() + pages * 16 * memory.cache_bytes_per_token;
+    request(2 * of_a_rank * tensor_parallel as u64)
+}
+
+fn refusals(request: &PlanRequest) -> String {
+    build(request).unwrap().refusals.concat()
+}
+
+#[test]
+fn a_cpu_that_is_too_small_is_told_what_helps_on_a_cpu() {
+    let (one, four) = (small_cpu(1, 40), small_cpu(4, 40));
+    let alone = refusals(&one);
+    for part in ["50 % of the ", "end other programs", "quantised", "lower --max-model-len to 640"] {
+        assert!(alone.contains(part), "{part} in {alone}");
+    }
+    let shared = refusals(&four);
+    assert!(shared.contains("shared by 4 ranks") && shared.contains("fewer ranks"), "{shared}");
+    // No shorter context, smaller step or rank less makes room for these weights.
+    let huge = refusals(&PlanRequest { config: shape("kimi-k2.5.json"), ..four.clone() });
+    assert!(!huge.contains("--max-") && !huge.contains("fewer ranks"), "{huge}");
+    for refusal in [&alone, &shared, &huge] {
+        assert!(refusal.starts_with("out of memory"), "{refusal}");
+        assert!(!refusal.contains("gpu") && !refusal.contains("GPU") && !refusal.contains("more ranks"), "{refusal}");
+    }
+}
+
+#[test]
+fn what_is_advised_to_a_small_cpu_helps() {
+    let (one, four) = (small_cpu(1, 40), small_cpu(4, 40));
+    let advised = refusals(&one);
+    assert!(advised.contains("--max-model-len to 640") && advised.contains("--max-num-batched-tokens"), "{advised}");
+    assert_eq!(refusals(&PlanRequest { context: Some(640), ..one.clone() }), "");
+    assert_eq!(refusals(&PlanRequest { max_rows: 64, max_sequences: 4, ..one }), "");
+    assert_eq!(refusals(&PlanRequest { tensor_parallel: 1, ..four }), "");
+    // A cache of half the bytes, where that is enough.
+    let exact = |pages| refusals(&PlanRequest { cache_bytes: 4, ..small_cpu(1, pages) });
+    assert!(exact(80).contains("--cpu-precision fast"), "{}", exact(80));
+    assert_eq!(refusals(&small_cpu(1, 80)), "");
+    assert!(!exact(40).contains("--cpu-precision"), "{}", exact(40));
+}
+
+#[test]
+fn more_of_a_gpu_is_advised_where_it_is_enough() {
+    let request = |model| PlanRequest::new("model", shape(model), gpus("h200", 1, &GpuFacts::default()));
+    let near = request("llama-3.1-70b.json");
+    let refusal = build(&near).unwrap().refusals.concat();
+    assert!(
+        refusal.contains("90 % of a GPU's 139.00 GiB") && refusal.contains("--gpu-memory-utilization"),
+        "{refusal}"
+    );
+    assert_eq!(refusals(&PlanRequest { memory_fraction: 1.0, ..near }), "");
+    let far = refusals(&request("kimi-k2.5.json"));
+    assert!(far.contains("out of memory") && !far.contains("--gpu-memory-utilization"), "{far}");
+}
+
 #[test]
 fn strict_allow_fallback_and_the_environment_reach_every_site() {
     let h200 = |environment: Vec<(String, String)>| gpus("h200", 8, &GpuFacts { environment, ..GpuFacts::default() });

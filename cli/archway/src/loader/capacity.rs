@@ -40,10 +40,14 @@ pub fn of(options: &Options, plan: &Plan, config: &ModelConfig, (context, sizes)
             wanted.max(per_sequence).min(plan.memory.pages)
         }
     };
-    ensure!(pages > 0, "the key-value cache holds no page of {PAGE_SIZE} tokens; give it more memory");
+    let flag = if options.max_total_tokens.is_some() { "--max-total-tokens" } else { "--kv-cache-memory-bytes" };
+    ensure!(
+        pages > 0,
+        "the key-value cache holds no page of {PAGE_SIZE} tokens, and one takes {page_bytes} bytes; raise {flag}"
+    );
     ensure!(
         pages <= plan.memory.pages,
-        "a key-value cache of {pages} pages does not fit: there is memory for {}",
+        "a key-value cache of {pages} pages does not fit: there is memory for {}; lower {flag}",
         plan.memory.pages
     );
     Ok(Capacity {
