@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, completions, config, demo, doctor, kernels, plan, probe_peers, serve, tune};
+use crate::commands::{
+    bench, completions, config, demo, doctor, kernels, plan, probe_peers, render_chats, serve, tune,
+};
 use crate::settings::spellings::{self, Meaning};
 
 /// LLM inference engine whose knowledge of GPU architectures is data.
@@ -27,6 +29,8 @@ pub enum Command {
     Tune(tune::Arguments),
     #[command(hide = true)]
     ProbePeers(probe_peers::Arguments),
+    #[command(hide = true)]
+    RenderChats(render_chats::Arguments),
     Config(config::Arguments),
     Completions(completions::Arguments),
 }

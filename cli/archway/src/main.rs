@@ -17,6 +17,7 @@ mod loader;
 mod numbers;
 mod plot;
 mod progress;
+mod rendering;
 mod settings;
 
 use std::process::ExitCode;

@@ -138,10 +138,14 @@ impl Server {
 
     /// A completion request, sent.
     fn complete(&self, body: &str) -> TcpStream {
+        self.post("/v1/completions", body)
+    }
+
+    fn post(&self, path: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         write!(
             stream,
-            "POST /v1/completions HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\n\
+            "POST {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\n\
              content-length: {}\r\n\r\n{body}",
             body.len()
         )
@@ -339,5 +343,56 @@ fn what_is_no_tuning_is_not_written_over() {
     for _ in 0..2 {
         let (code, _, err) = run(&["tune", "--from", figures, "--out", site.to_str().unwrap()]);
         assert_eq!(code, 0, "{err}");
+    }
+}
+
+/// What no count of steps ends: lists that share their items, compared; values that nest as deep as the steps
+/// reach; one long text joined again and again.
+const HOSTILE: &str = "{% set ns = namespace(x=['a'], y=['a']) %}{% set what = messages[0].content %}\
+    {% if what == 'compare' %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}\
+    {% set ns.y = [ns.y, ns.y] %}{% endfor %}{% endif %}\
+    {% if what == 'compare' %}{{ ns.x == ns.y }}{% endif %}\
+    {% if what == 'nest' %}{% for i in range(99999) %}{% for j in range(9) %}{% set ns.x = [ns.x] %}{% endfor %}{% endfor %}\
+    {% endif %}{% if what == 'join' %}{% set x = 'a' * 9999999 %}{{ ([x] * 9999) | join | length }}{% endif %}\
+    {% if what == 'double' %}{% for i in range(60) %}{% set ns.y = ns.x %}{% set ns.x = ns.x ~ ns.y %}{% endfor %}{% endif %}";
+
+#[test]
+fn a_template_takes_no_server_along() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("hostile.jinja");
+    std::fs::write(&file, HOSTILE).unwrap();
+    let shape = concat!(env!("CARGO_MANIFEST_DIR"), "/../../engine/tests/config/llama-tiny.json");
+    let server = Server::run(&[
+        shape,
+        "--load-format",
+        "dummy",
+        "--device",
+        "cpu",
+        "--chat-template",
+        file.to_str().unwrap(),
+        "--served-model-name",
+        "m",
+    ]);
+    server.ready();
+    let ask = |what: &str| {
+        let body = format!(r#"{{"model": "m", "messages": [{{"role": "user", "content": "{what}"}}]}}"#);
+        let mut answer = String::new();
+        server.post("/v1/chat/completions", &body).read_to_string(&mut answer).unwrap();
+        answer
+    };
+    for (what, bound) in [
+        ("compare", "longer than 10 s"),
+        ("nest", "more than 2 GiB of memory or nests too deeply"),
+        ("join", "more than 2 GiB of memory or nests too deeply"),
+        ("double", "more than 10000000 steps"),
+    ] {
+        let answer = ask(what);
+        assert!(answer.starts_with("HTTP/1.1 400"), "{what}: {answer}");
+        for said in ["hostile.jinja", bound, "--chat-template"] {
+            assert!(answer.contains(said), "{what}: {said}: {answer}");
+        }
+        // The next conversation is rendered; this model has no tokenizer to go on with.
+        let answer = ask("hello");
+        assert!(answer.contains("the model was loaded without a tokenizer"), "{what}: {answer}");
     }
 }

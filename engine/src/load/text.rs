@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{LARGEST_TEXT, LoadError, OpenOptions, is_there, json_object, read_bounded, read_text};
-use crate::tokenizer::{ChatTemplate, Tokenizer, TokenizerSettings};
+use crate::tokenizer::{ChatTemplate, TemplateSource, Tokenizer, TokenizerSettings};
 use crate::weights::GgufWeights;
 
 /// What turns conversations into tokens and back. Both may be missing: a model can be served by token ids.
@@ -122,5 +122,6 @@ fn compile(
     eos_token: Option<&str>,
 ) -> Result<Option<Arc<ChatTemplate>>, LoadError> {
     let Some(Templates { path, named }) = templates else { return Ok(None) };
-    Ok(Some(Arc::new(ChatTemplate::new(&path, &named, bos_token, eos_token)?)))
+    let [bos_token, eos_token] = [bos_token, eos_token].map(|token| token.map(str::to_owned));
+    Ok(Some(Arc::new(ChatTemplate::new(TemplateSource { path, templates: named, bos_token, eos_token })?)))
 }

@@ -14,7 +14,7 @@ pub use error::TokenizerError;
 pub use hugging_face::TokenizerSettings;
 pub use stop::{StopMatcher, Stopped};
 pub use stream::StreamDecoder;
-pub use template::{ChatInput, ChatTemplate, TemplateError};
+pub use template::{ChatInput, ChatTemplate, LONGEST_TEXT, MOST_STEPS, TemplateError, TemplateSource};
 
 use error::guard;
 use vocabulary::{Spelling, Vocabulary};

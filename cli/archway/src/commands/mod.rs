@@ -8,6 +8,7 @@ pub mod doctor;
 pub mod kernels;
 pub mod plan;
 pub mod probe_peers;
+pub mod render_chats;
 pub mod serve;
 pub mod tune;
 
@@ -27,6 +28,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
         Command::ProbePeers(arguments) => probe_peers::run(&arguments),
+        Command::RenderChats(arguments) => render_chats::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
     }

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use engine::tokenizer::{ChatInput, ChatTemplate, Tokenizer};
+use engine::tokenizer::Tokenizer;
 use engine_server::text::{Chat, Codec};
-use serde_json::Value;
+
+use crate::rendering::TemplateChild;
 
 /// A tokenizer and a template, either of which may be missing.
 pub struct ModelCodec {
     pub tokenizer: Option<Arc<Tokenizer>>,
-    pub template: Option<Arc<ChatTemplate>>,
+    pub template: Option<TemplateChild>,
     /// Of the model; the tokenizer's may be smaller.
     pub vocabulary: u32,
 }
@@ -38,15 +39,9 @@ impl Codec for ModelCodec {
     }
 
     fn render(&self, chat: &Chat) -> Result<String, String> {
-        let template = self.template.as_deref();
+        let template = self.template.as_ref();
         let template = template.ok_or("the model has no chat template; set --chat-template, or use /v1/completions")?;
-        let input = ChatInput {
-            messages: &Value::Array(chat.messages.clone()),
-            tools: None,
-            add_generation_prompt: chat.add_generation_prompt,
-            variables: &chat.variables,
-        };
-        template.render(&input).map_err(|error| error.to_string())
+        template.render(chat)
     }
 
     fn vocabulary(&self) -> u32 {

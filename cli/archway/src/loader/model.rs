@@ -20,6 +20,7 @@ use super::devices::Devices;
 use super::report::ServedPlan;
 use super::request::{Wanted, open_options, served_names};
 use crate::progress;
+use crate::rendering::TemplateChild;
 use crate::settings::Options;
 
 /// A model with a plan that is not refused.
@@ -88,9 +89,10 @@ impl Planned {
             None => Arc::new(NoText),
         };
         let engine = Engine::start(Box::new(executor), text, Arc::clone(&histograms) as _, self.engine_config(&model))?;
+        let template = model.chat_template.map(|template| TemplateChild::start(template.source().clone()));
         let codec = ModelCodec {
             tokenizer: model.tokenizer,
-            template: model.chat_template,
+            template: template.transpose()?,
             vocabulary: self.capacity.vocabulary,
         };
         Ok(Service {

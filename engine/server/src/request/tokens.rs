@@ -20,6 +20,9 @@ const LEAST_TEXT: usize = 64 << 10;
 /// Long texts that are worked on at once; the others wait.
 static LONG_TEXTS: Semaphore = Semaphore::const_new(4);
 
+/// Conversations that are rendered at once. A template is a program of the checkpoint's and may take its time.
+static CONVERSATIONS: Semaphore = Semaphore::const_new(4);
+
 /// Token ids of a text, errors under the name `param`. Errors: also a text that is much longer than the context.
 pub async fn encode(service: &Service, text: String, special: bool, param: &str) -> Result<Vec<u32>, ApiError> {
     require_length(text.len(), service, param)?;
@@ -34,7 +37,7 @@ pub async fn render(service: &Service, chat: Chat) -> Result<String, ApiError> {
     let messages = chat.messages.iter().map(|message| BYTES_PER_TOKEN + weight(message));
     let length = messages.chain(chat.variables.values().map(weight)).sum();
     require_length(length, service, "messages")?;
-    let result = apart(service, length, move |codec| codec.render(&chat)).await;
+    let result = in_turn(service, &CONVERSATIONS, move |codec| codec.render(&chat)).await;
     result.map_err(|message| {
         ApiError::invalid("messages", format!("the chat template cannot take these messages: {message}"))
     })
@@ -56,13 +59,22 @@ async fn apart<T: Send + 'static>(
     length: usize,
     work: impl FnOnce(&dyn Codec) -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
-    let codec = Arc::clone(&service.codec);
     if length < LONG_TEXT {
-        return work(&*codec);
+        return work(&*service.codec);
     }
-    let _turn = LONG_TEXTS.acquire().await.map_err(|error| error.to_string())?;
+    in_turn(service, &LONG_TEXTS, work).await
+}
+
+/// Works away from the threads that serve connections, when one of `turns` is free.
+async fn in_turn<T: Send + 'static>(
+    service: &Service,
+    turns: &'static Semaphore,
+    work: impl FnOnce(&dyn Codec) -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    let codec = Arc::clone(&service.codec);
+    let _turn = turns.acquire().await.map_err(|error| error.to_string())?;
     let done = tokio::task::spawn_blocking(move || work(&*codec)).await;
-    done.unwrap_or_else(|error| Err(format!("the tokenizer failed: {error}")))
+    done.unwrap_or_else(|error| Err(format!("the text cannot be worked on: {error}")))
 }
 
 fn require_length(length: usize, service: &Service, param: &str) -> Result<(), ApiError> {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Value};
 use minijinja::{Environment, Error, ErrorKind, Output, State};
 
@@ -19,14 +20,14 @@ impl fmt::Display for Raised {
 
 impl std::error::Error for Raised {}
 
-pub(super) fn install(environment: &mut Environment) {
-    environment.set_trim_blocks(true);
-    environment.set_lstrip_blocks(true);
+pub(super) fn install(environment: &mut Environment) -> Result<(), Error> {
+    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     environment.set_formatter(print);
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", strftime_now);
     environment.add_filter("tojson", tojson);
+    Ok(())
 }
 
 fn raise_exception(message: String) -> Result<Value, Error> {
@@ -40,7 +41,7 @@ fn strftime_now(format: &str) -> Result<String, Error> {
 }
 
 /// `json.dumps` as transformers calls it.
-fn tojson(value: Value, options: Kwargs) -> Result<Value, Error> {
+fn tojson(state: &State, value: Value, options: Kwargs) -> Result<Value, Error> {
     let indent: Option<usize> = options.get("indent")?;
     let sorted: Option<bool> = options.get("sort_keys")?;
     let escaped: Option<bool> = options.get("ensure_ascii")?;
@@ -55,17 +56,17 @@ fn tojson(value: Value, options: Kwargs) -> Result<Value, Error> {
             _ => None,
         },
     };
-    Ok(Value::from_safe_string(python::json(&value, &style)?))
+    Ok(Value::from_safe_string(python::json(state, &value, &style)?))
 }
 
 /// Prints a value as Python's `str` does.
-fn print(output: &mut Output, _: &State, value: &Value) -> Result<(), Error> {
+fn print(output: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
     if value.is_undefined() {
         return Ok(());
     }
     match value.as_str() {
         Some(text) => output.write_str(text),
-        None => output.write_str(&python::text(value)),
+        None => output.write_str(&python::text(state, value)?),
     }
     .map_err(Error::from)
 }

@@ -8,14 +8,19 @@ mod functions;
 mod python;
 mod tags;
 
-use minijinja::value::Value;
-use minijinja::{Environment, Error};
+use minijinja::value::{Serde, Value};
+use minijinja::{Environment, Error, ErrorKind};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use functions::Raised;
 
-/// Instructions that one rendering may take: far more than any conversation needs, and an end to a template that loops.
-const FUEL: u64 = 10_000_000;
+/// Steps that one rendering may take: far more than any conversation needs, and an end to a template that loops or grows.
+/// An instruction is a step, an item that is visited is half of one, and so are 32 bytes of text or one place of a list.
+pub const MOST_STEPS: u64 = 10_000_000;
+
+/// Bytes of the longest text of a conversation.
+pub const LONGEST_TEXT: usize = 64 << 20;
 
 /// The template for requests with tools, where a checkpoint has one of its own.
 const TOOL_USE: &str = "tool_use";
@@ -30,6 +35,12 @@ pub enum TemplateError {
     /// The template called `raise_exception`: the conversation is not one that the model understands.
     #[error("the chat template refuses the conversation: {0}")]
     Refused(String),
+    /// The template asks for more work or memory than any conversation needs; `bound` says what it went over.
+    #[error(
+        "{path}: chat template `{name}`: this conversation takes {bound}; send less, or mend the template or set another \
+         with --chat-template"
+    )]
+    Bound { path: String, name: String, bound: String },
     /// The template failed on this conversation.
     #[error("the chat template fails on the conversation: {0}")]
     Failed(String),
@@ -48,76 +59,106 @@ pub struct ChatInput<'a> {
     pub variables: &'a Map<String, Json>,
 }
 
+/// Where the templates of a checkpoint come from: all that it takes to compile them again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TemplateSource {
+    /// Of the file, for messages.
+    pub path: String,
+    /// Names and texts; one is "default".
+    pub templates: Vec<(String, String)>,
+    pub bos_token: Option<String>,
+    pub eos_token: Option<String>,
+}
+
 /// The compiled templates of a checkpoint.
 pub struct ChatTemplate {
     environment: Environment<'static>,
-    /// Variables that are the checkpoint's: `bos_token` and `eos_token`, where it has them.
-    tokens: Vec<(&'static str, String)>,
+    source: TemplateSource,
 }
 
 impl ChatTemplate {
-    /// Compiles named templates, of which one is "default"; `path` is for messages.
-    pub fn new(
-        path: &str,
-        templates: &[(String, String)],
-        bos_token: Option<&str>,
-        eos_token: Option<&str>,
-    ) -> Result<Self, TemplateError> {
+    /// Compiles named templates, of which one is "default".
+    pub fn new(source: TemplateSource) -> Result<Self, TemplateError> {
         let fail = |name: &str, message: String| TemplateError::Source {
-            path: path.to_owned(),
+            path: source.path.clone(),
             name: name.to_owned(),
             message,
         };
         let mut environment = Environment::new();
-        functions::install(&mut environment);
-        environment.set_fuel(Some(FUEL));
-        for (name, source) in templates {
-            let source = tags::without_generation(source);
-            environment.add_template_owned(name.clone(), source).map_err(|error| fail(name, describe(&error)))?;
+        functions::install(&mut environment).map_err(|error| fail(DEFAULT, describe(&error)))?;
+        environment.set_fuel(Some(MOST_STEPS));
+        for (name, text) in &source.templates {
+            let text = tags::without_generation(text);
+            environment.add_template_owned(name.clone(), text).map_err(|error| fail(name, describe(&error)))?;
         }
         if environment.get_template(DEFAULT).is_err() {
             return Err(fail(DEFAULT, "is missing".to_owned()));
         }
-        let tokens = [("bos_token", bos_token), ("eos_token", eos_token)];
-        let tokens = tokens.into_iter().filter_map(|(name, text)| Some((name, text?.to_owned()))).collect();
-        Ok(Self { environment, tokens })
+        Ok(Self { environment, source })
     }
 
-    /// The text of a conversation.
+    /// What it was compiled from.
+    pub fn source(&self) -> &TemplateSource {
+        &self.source
+    }
+
+    /// The text of a conversation. Errors: the template refuses it or fails on it, or it takes more than [`MOST_STEPS`] or
+    /// gives more than [`LONGEST_TEXT`].
+    ///
+    /// The steps end every loop and all growth that the engine sees; what it does not see (lists that share their items,
+    /// compared or printed by an operator) only the limits of a process end.
     pub fn render(&self, input: &ChatInput) -> Result<String, TemplateError> {
         let tools = input.tools.filter(|tools| tools.as_array().is_some_and(|list| !list.is_empty()));
-        let template = tools.and_then(|_| self.environment.get_template(TOOL_USE).ok());
-        let template =
-            template.map_or_else(|| self.environment.get_template(DEFAULT), Ok).map_err(|error| failure(&error))?;
+        let own = tools.and_then(|_| self.environment.get_template(TOOL_USE).ok());
+        let name = if own.is_some() { TOOL_USE } else { DEFAULT };
+        let template = own.map_or_else(|| self.environment.get_template(DEFAULT), Ok);
+        let template = template.map_err(|error| self.failure(name, &error))?;
         let mut context: Vec<(&str, Value)> = vec![
-            ("messages", Value::from_serialize(input.messages)),
-            ("tools", Value::from_serialize(tools)),
+            ("messages", Value::from(Serde(input.messages))),
+            ("tools", Value::from(Serde(tools))),
             ("documents", Value::from(())),
             ("add_generation_prompt", Value::from(input.add_generation_prompt)),
         ];
-        context.extend(self.tokens.iter().map(|(name, text)| (*name, Value::from(text.as_str()))));
-        context.extend(input.variables.iter().map(|(name, value)| (name.as_str(), Value::from_serialize(value))));
-        template.render(context.into_iter().collect::<Value>()).map_err(|error| failure(&error))
-    }
-}
-
-/// A refusal by the template itself, or any other failure.
-fn failure(error: &Error) -> TemplateError {
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        if let Some(Raised(message)) = cause.downcast_ref() {
-            return TemplateError::Refused(message.clone());
+        let tokens = [("bos_token", &self.source.bos_token), ("eos_token", &self.source.eos_token)];
+        context.extend(tokens.iter().filter_map(|(name, text)| Some((*name, Value::from(text.as_deref()?)))));
+        context.extend(input.variables.iter().map(|(name, value)| (name.as_str(), Value::from(Serde(value)))));
+        let text = template.render(Value::from_pairs(context));
+        let text = text.map_err(|error| self.failure(name, &error))?;
+        match text.len() {
+            ..=LONGEST_TEXT => Ok(text),
+            length => Err(self.bound(name, format!("{length} bytes of text, and at most {LONGEST_TEXT} are made"))),
         }
-        source = cause.source();
     }
-    TemplateError::Failed(describe(error))
+
+    fn bound(&self, name: &str, bound: String) -> TemplateError {
+        TemplateError::Bound { path: self.source.path.clone(), name: name.to_owned(), bound }
+    }
+
+    /// A refusal by the template itself, a bound, or any other failure.
+    fn failure(&self, name: &str, error: &Error) -> TemplateError {
+        let mut source: Option<&dyn std::error::Error> = Some(error);
+        while let Some(cause) = source {
+            if let Some(Raised(message)) = cause.downcast_ref() {
+                return TemplateError::Refused(message.clone());
+            }
+            if cause.downcast_ref::<Error>().is_some_and(|cause| cause.kind() == ErrorKind::OutOfFuel) {
+                return self.bound(name, format!("more than {MOST_STEPS} steps{}", line(error)));
+            }
+            source = cause.source();
+        }
+        TemplateError::Failed(describe(error))
+    }
 }
 
 /// Kind, detail and line.
 fn describe(error: &Error) -> String {
-    let line = error.line().map_or_else(String::new, |line| format!(" (line {line})"));
+    let line = line(error);
     match error.detail() {
         Some(detail) => format!("{}: {detail}{line}", error.kind()),
         None => format!("{}{line}", error.kind()),
     }
+}
+
+fn line(error: &Error) -> String {
+    error.line().map_or_else(String::new, |line| format!(" (line {line})"))
 }

@@ -3,10 +3,13 @@
 use std::fmt::Write;
 
 use minijinja::value::{Value, ValueKind};
-use minijinja::{Error, ErrorKind};
+use minijinja::{Error, ErrorKind, State};
 
 /// Deepest nesting that is written.
 const DEPTH: usize = 128;
+
+/// Bytes of text that one unit of fuel pays for, as in the engine itself.
+const BYTES_PER_FUEL: usize = 64;
 
 /// Options of `json.dumps`.
 #[derive(Clone, Debug, Default)]
@@ -20,18 +23,30 @@ pub(super) struct Style {
     pub separators: Option<(String, String)>,
 }
 
-/// `json.dumps(value)`.
-pub(super) fn json(value: &Value, style: &Style) -> Result<String, Error> {
+/// `json.dumps(value)`. Errors: a value that has no JSON, or more of it than the rendering has fuel for.
+pub(super) fn json(state: &State, value: &Value, style: &Style) -> Result<String, Error> {
     let mut text = String::new();
-    write_json(&mut text, value, style, 0)?;
+    write_json(&mut text, state, value, style, 0)?;
     Ok(text)
 }
 
-fn write_json(text: &mut String, value: &Value, style: &Style, depth: usize) -> Result<(), Error> {
+/// The items of a list, or the keys of a map. Each is paid for before the next is made: a list can be as long as a
+/// number, and lists of lists that share their items as long as no memory.
+fn items(state: &State, value: &Value) -> Result<Vec<Value>, Error> {
+    value.try_iter()?.map(|item| state.consume_fuel(1).map(|()| item)).collect()
+}
+
+/// Pays for the text that was written since it was `before` bytes long, as the engine does for its own.
+fn pay(state: &State, text: &str, before: usize) -> Result<(), Error> {
+    state.consume_fuel(1 + ((text.len() - before) / BYTES_PER_FUEL) as u64)
+}
+
+fn write_json(text: &mut String, state: &State, value: &Value, style: &Style, depth: usize) -> Result<(), Error> {
     let fail = |message: String| Error::new(ErrorKind::InvalidOperation, message);
     if depth > DEPTH {
         return Err(fail(format!("tojson: values nest deeper than {DEPTH}")));
     }
+    let before = text.len();
     match value.kind() {
         ValueKind::Undefined => return Err(fail("tojson: the value is undefined".to_owned())),
         ValueKind::None => text.push_str("null"),
@@ -39,31 +54,34 @@ fn write_json(text: &mut String, value: &Value, style: &Style, depth: usize) -> 
         ValueKind::Number => text.push_str(&number(value)),
         ValueKind::String => quote(text, value.as_str().unwrap_or_default(), style.escaped),
         ValueKind::Seq | ValueKind::Iterable => {
-            let items: Vec<Value> = value.try_iter()?.collect();
-            write_items(text, ('[', ']'), items.len(), style, depth, |text, index| {
-                write_json(text, &items[index], style, depth + 1)
-            })?;
+            let items = items(state, value)?;
+            return write_items(text, state, ('[', ']'), items.len(), style, depth, |text, index| {
+                write_json(text, state, &items[index], style, depth + 1)
+            });
         }
         ValueKind::Map => {
-            let mut keys: Vec<Value> = value.try_iter()?.collect();
+            let mut keys = items(state, value)?;
             if style.sorted {
                 keys.sort();
             }
             let colon = style.separators.as_ref().map_or(": ", |(_, colon)| colon);
-            write_items(text, ('{', '}'), keys.len(), style, depth, |text, index| {
-                quote(text, &keys[index].to_string(), style.escaped);
+            return write_items(text, state, ('{', '}'), keys.len(), style, depth, |text, index| {
+                let before = text.len();
+                quote(text, &self::text(state, &keys[index])?, style.escaped);
                 text.push_str(colon);
-                write_json(text, &value.get_item(&keys[index])?, style, depth + 1)
-            })?;
+                pay(state, text, before)?;
+                write_json(text, state, &value.get_item(&keys[index])?, style, depth + 1)
+            });
         }
         other => return Err(fail(format!("tojson: a value of kind {other} has no JSON"))),
     }
-    Ok(())
+    pay(state, text, before)
 }
 
 /// A bracketed list of items, each written by `write`.
 fn write_items(
     text: &mut String,
+    state: &State,
     (open, close): (char, char),
     count: usize,
     style: &Style,
@@ -75,10 +93,12 @@ fn write_items(
     let comma = style.separators.as_ref().map_or(usual, |(comma, _)| comma);
     text.push(open);
     for index in 0..count {
+        let before = text.len();
         if index > 0 {
             text.push_str(comma);
         }
         text.push_str(&line(depth + 1).unwrap_or_default());
+        pay(state, text, before)?;
         write(text, index)?;
     }
     if count > 0 {
@@ -138,36 +158,57 @@ fn number(value: &Value) -> String {
     format!("{mantissa}e{sign}{digits:0>2}")
 }
 
-/// `str(value)`: strings as they are, everything else as [`repr`].
-pub(super) fn text(value: &Value) -> String {
-    match value.as_str() {
-        Some(text) => text.to_owned(),
-        None => repr(value, 0),
+/// `str(value)`: strings as they are, everything else as `repr(value)`. Errors: more text than the rendering has fuel for.
+pub(super) fn text(state: &State, value: &Value) -> Result<String, Error> {
+    if let Some(text) = value.as_str() {
+        return Ok(text.to_owned());
     }
+    let mut text = String::new();
+    write_repr(&mut text, state, value, 0)?;
+    Ok(text)
 }
 
 /// `repr(value)`.
-fn repr(value: &Value, depth: usize) -> String {
+fn write_repr(text: &mut String, state: &State, value: &Value, depth: usize) -> Result<(), Error> {
+    let before = text.len();
     match value.kind() {
-        ValueKind::None | ValueKind::Undefined => "None".to_owned(),
-        ValueKind::Bool => if value.is_true() { "True" } else { "False" }.to_owned(),
-        ValueKind::Number => number(value),
-        ValueKind::String => repr_string(value.as_str().unwrap_or_default()),
-        ValueKind::Seq | ValueKind::Map if depth > DEPTH => "...".to_owned(),
-        ValueKind::Seq => {
-            let items = value.try_iter().into_iter().flatten().map(|item| repr(&item, depth + 1));
-            format!("[{}]", items.collect::<Vec<_>>().join(", "))
+        ValueKind::None | ValueKind::Undefined => text.push_str("None"),
+        ValueKind::Bool => text.push_str(if value.is_true() { "True" } else { "False" }),
+        ValueKind::Number => text.push_str(&number(value)),
+        ValueKind::String => text.push_str(&repr_string(value.as_str().unwrap_or_default())),
+        ValueKind::Seq | ValueKind::Iterable | ValueKind::Map if depth > DEPTH => text.push_str("..."),
+        ValueKind::Seq | ValueKind::Iterable => {
+            let items = items(state, value)?;
+            return write_list(text, ('[', ']'), &items, |text, item| write_repr(text, state, item, depth + 1));
         }
         ValueKind::Map => {
-            let item = |key: Value| {
-                let value = value.get_item(&key).unwrap_or_default();
-                format!("{}: {}", repr(&key, depth + 1), repr(&value, depth + 1))
-            };
-            let items = value.try_iter().into_iter().flatten().map(item);
-            format!("{{{}}}", items.collect::<Vec<_>>().join(", "))
+            return write_list(text, ('{', '}'), &items(state, value)?, |text, key| {
+                write_repr(text, state, key, depth + 1)?;
+                text.push_str(": ");
+                write_repr(text, state, &value.get_item(key).unwrap_or_default(), depth + 1)
+            });
         }
-        _ => value.to_string(),
+        _ => text.push_str(&value.to_string()),
     }
+    pay(state, text, before)
+}
+
+/// Items between brackets as `repr` sets them.
+fn write_list(
+    text: &mut String,
+    (open, close): (char, char),
+    items: &[Value],
+    mut write: impl FnMut(&mut String, &Value) -> Result<(), Error>,
+) -> Result<(), Error> {
+    text.push(open);
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            text.push_str(", ");
+        }
+        write(text, item)?;
+    }
+    text.push(close);
+    Ok(())
 }
 
 fn repr_string(value: &str) -> String {
