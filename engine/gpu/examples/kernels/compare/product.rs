@@ -3,11 +3,12 @@
 use engine::backend::MatrixPart;
 use engine::weights::{TensorView, WeightType};
 use engine_cpu::kernels::{Compute, Pool, Precision, QuantMatrix};
-use engine_gpu::kernels::{self, Choice, Format, Product, QuantisedProduct};
+use engine_gpu::kernels::{self, Format, Product, QuantisedProduct};
 use engine_gpu::step::NONE;
 use half::bf16;
 
 use super::gated::gated;
+use super::sampling::ChoiceRoom;
 use super::{ROUNDING, Report};
 use crate::random::{KINDS, floats};
 use crate::rig::{Failure, Memory, Rig, launched};
@@ -211,28 +212,17 @@ fn one(rig: &Rig, report: &mut Report, given: &Given, case: Case) -> Result<(), 
 
 /// A product that chooses the largest of each row of `outputs`, which are what it gives.
 fn choosing(rig: &Rig, report: &mut Report, case: &str, product: &Product, outputs: &[f32]) -> Result<(), Failure> {
-    let rows = product.count as usize;
-    let (best, arrivals) = (rig.filled(rows * 8, 0)?, rig.filled(rows * 4, 0)?);
-    let (tokens, host) = (rig.poisoned(rows * 4)?, rig.poisoned(rows * 4)?);
-    let column = |index: usize| 2 * index as u32 + 1;
-    let columns = rig.upload(&(0..product.outputs as usize).map(column).collect::<Vec<_>>())?;
-    let choice = Choice {
-        best: best.address,
-        arrivals: arrivals.address,
-        tokens: tokens.address,
-        host: host.address,
-        columns: columns.address,
-    };
+    let vocabulary = product.outputs as usize;
+    let room = ChoiceRoom::new(rig, product.count as usize, vocabulary)?;
     // The first of equals.
     let largest = |row: &[f32]| (0..row.len()).rev().max_by(|a, b| row[*a].total_cmp(&row[*b]));
-    let expected = outputs.chunks_exact(product.outputs as usize).map(|row| largest(row).map_or(NONE, column));
+    let expected =
+        outputs.chunks_exact(vocabulary).map(|row| ChoiceRoom::token(largest(row).map_or(NONE, |at| at as u32)));
     let expected: Vec<u32> = expected.collect();
     for _ in 0..2 {
-        launch(rig, WeightType::Bf16, &Product { choice, ..*product })?;
-        report.equal("product that chooses", case, &tokens.read::<u32>()?, &expected);
-        report.equal("product that chooses", case, &host.read::<u32>()?, &expected);
+        launch(rig, WeightType::Bf16, &Product { choice: room.choice(), ..*product })?;
+        room.compare(report, "product that chooses", case, &expected)?;
     }
-    report.equal("product that chooses", case, &best.read::<u64>()?, &vec![0; rows]);
     Ok(())
 }
 

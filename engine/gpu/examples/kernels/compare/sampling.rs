@@ -10,7 +10,7 @@ use engine_gpu::step::NONE;
 
 use super::Report;
 use crate::random::Random;
-use crate::rig::{Failure, Rig, launched};
+use crate::rig::{Failure, Memory, Rig, launched};
 
 pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
     let pool = Pool::share(1)?;
@@ -119,32 +119,70 @@ fn argmax(
     logits: &[f32],
 ) -> Result<(), Failure> {
     let rows = logits.len() / vocabulary;
-    let (memory, tokens) = (rig.upload(logits)?, rig.poisoned(rows * 4)?);
-    let (best, arrivals) = (rig.filled(rows * 8, 0)?, rig.filled(rows * 4, 0)?);
-    // Columns stand for other tokens; the second place for the choice is the host's.
-    let map = |column: u32| if column == NONE { NONE } else { 2 * column + 1 };
-    let columns = rig.upload(&(0..vocabulary as u32).map(map).collect::<Vec<_>>())?;
-    let host = rig.poisoned(rows * 4)?;
-    let choice = Choice {
-        best: best.address,
-        arrivals: arrivals.address,
-        tokens: tokens.address,
-        host: host.address,
-        columns: columns.address,
-    };
-    let (vocabulary, rows_word) = (vocabulary as u32, rows as u32);
-    let arguments = Argmax { logits: memory.address, choice, vocabulary, rows: rows_word };
+    let (memory, room) = (rig.upload(logits)?, ChoiceRoom::new(rig, rows, vocabulary)?);
+    let (vocabulary, words) = (vocabulary as u32, rows as u32);
+    let arguments = Argmax { logits: memory.address, choice: room.choice(), vocabulary, rows: words };
     let greedy = SamplingParams { temperature: 0.0, ..SamplingParams::default() };
     let expected = all_expected(pool, &vec![(greedy, 0); rows], logits);
-    let expected: Vec<u32> = expected.into_iter().map(map).collect();
+    let expected: Vec<u32> = expected.into_iter().map(ChoiceRoom::token).collect();
     for _ in 0..2 {
         // SAFETY: the buffers above are as large as the arguments say.
         launched(unsafe { kernels::argmax(&rig.launcher, &rig.kernels, &arguments) })?;
-        report.equal("argmax", case, &tokens.read::<u32>()?, &expected);
-        report.equal("argmax", case, &host.read::<u32>()?, &expected);
+        room.compare(report, "argmax", case, &expected)?;
     }
-    report.equal("argmax", case, &best.read::<u64>()?, &vec![0; rows]);
     Ok(())
+}
+
+/// Where a kernel puts what it chooses: on the device and, as its second place, on the host. Columns stand for other tokens.
+pub struct ChoiceRoom {
+    best: Memory,
+    arrivals: Memory,
+    tokens: Memory,
+    host: Memory,
+    columns: Memory,
+}
+
+impl ChoiceRoom {
+    pub fn new(rig: &Rig, rows: usize, vocabulary: usize) -> Result<Self, Failure> {
+        let columns: Vec<u32> = (0..vocabulary as u32).map(Self::token).collect();
+        Ok(Self {
+            best: rig.filled(rows * 8, 0)?,
+            arrivals: rig.filled(rows * 4, 0)?,
+            tokens: rig.poisoned(rows * 4)?,
+            host: rig.poisoned(rows * 4)?,
+            columns: rig.upload(&columns)?,
+        })
+    }
+
+    /// The token of a column.
+    pub fn token(column: u32) -> u32 {
+        if column == NONE { NONE } else { 2 * column + 1 }
+    }
+
+    pub fn choice(&self) -> Choice {
+        Choice {
+            best: self.best.address,
+            arrivals: self.arrivals.address,
+            tokens: self.tokens.address,
+            host: self.host.address,
+            columns: self.columns.address,
+        }
+    }
+
+    /// After a launch: the tokens in both places, and counters that are as they were.
+    pub fn compare(
+        &self,
+        report: &mut Report,
+        kernel: &'static str,
+        case: &str,
+        expected: &[u32],
+    ) -> Result<(), Failure> {
+        report.equal(kernel, case, &self.tokens.read::<u32>()?, expected);
+        report.equal(kernel, case, &self.host.read::<u32>()?, expected);
+        report.equal(kernel, case, &self.best.read::<u64>()?, &vec![0; expected.len()]);
+        report.equal(kernel, case, &self.arrivals.read::<u32>()?, &vec![0; expected.len()]);
+        Ok(())
+    }
 }
 
 fn sample(
