@@ -14,6 +14,8 @@ use engine_gpu::measure::{MeasurePlan, Stack};
 use engine_gpu::probe::{DEADLINE, Limits, Pair, PeerProbe, handles, pairs, topology};
 use serde::Serialize;
 
+use crate::program;
+
 /// How long a measured rank waits for another.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Units whose times a tuning holds.
@@ -134,7 +136,7 @@ fn probe_peers(ordinals: &[usize]) -> PeerProbe {
         return PeerProbe::Ok;
     }
     let list: Vec<String> = ordinals.iter().map(ToString::to_string).collect();
-    match std::env::current_exe() {
+    match program::own() {
         Ok(program) => {
             PeerProbe::run(Command::new(program).args(["probe-peers", "--devices", &list.join(",")]), DEADLINE)
         }

@@ -16,6 +16,7 @@ mod gpus;
 mod loader;
 mod numbers;
 mod plot;
+mod program;
 mod progress;
 mod rendering;
 mod settings;

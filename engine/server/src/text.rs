@@ -2,6 +2,9 @@
 
 use serde_json::{Map, Value};
 
+/// Conversations that a server has rendered at once. A template is a program of the checkpoint's and may take its time.
+pub const RENDERED_AT_ONCE: usize = 4;
+
 /// Tokenizer and chat template of the served model. Errors are messages for the client.
 pub trait Codec: Send + Sync + 'static {
     /// Token ids of `text`. `special` adds what the model puts around a text, such as a first token.
@@ -16,7 +19,7 @@ pub trait Codec: Send + Sync + 'static {
     /// The token as the vocabulary spells it.
     fn token_name(&self, token: u32) -> String;
 
-    /// The prompt text of a conversation.
+    /// The prompt text of a conversation. A server asks for [`RENDERED_AT_ONCE`] at most at a time.
     fn render(&self, chat: &Chat) -> Result<String, String>;
 
     /// Number of token ids, which are all below it.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::model::ModelConfig;
-use crate::tokenizer::{ChatTemplate, Tokenizer};
+use crate::tokenizer::{TemplateSource, Tokenizer};
 use crate::weights::{DummyWeights, GgufWeights, OpenFile, SafetensorsWeights, WeightSource, read_file};
 
 pub use bounded::{LARGEST_TEXT, read_bounded, read_bounded_text};
@@ -22,7 +22,7 @@ pub use error::{ConfigError, LoadError};
 pub use generation::GenerationDefaults;
 pub use gguf::read_gguf_config;
 pub use hugging_face::parse_config;
-pub use text::check_chat_template;
+pub use text::read_chat_template;
 
 pub use crate::plan::{is_there, open_regular};
 use text::Text;
@@ -63,7 +63,8 @@ pub struct Model {
     pub source: Arc<dyn WeightSource>,
     /// `None` if the checkpoint has none: the model can be served by token ids alone.
     pub tokenizer: Option<Arc<Tokenizer>>,
-    pub chat_template: Option<Arc<ChatTemplate>>,
+    /// Not compiled: it is a program of the checkpoint's, which a server compiles and runs in a process of its own.
+    pub chat_template: Option<TemplateSource>,
     pub generation: GenerationDefaults,
 }
 

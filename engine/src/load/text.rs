@@ -4,19 +4,26 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{LARGEST_TEXT, LoadError, OpenOptions, is_there, json_object, read_bounded, read_text};
-use crate::tokenizer::{ChatTemplate, TemplateSource, Tokenizer, TokenizerSettings};
+use crate::tokenizer::{TemplateSource, Tokenizer, TokenizerSettings};
 use crate::weights::GgufWeights;
 
 /// What turns conversations into tokens and back. Both may be missing: a model can be served by token ids.
 pub(super) struct Text {
     pub tokenizer: Option<Arc<Tokenizer>>,
-    pub chat_template: Option<Arc<ChatTemplate>>,
+    pub chat_template: Option<TemplateSource>,
 }
 
 /// Named templates and the file that they come from.
 struct Templates {
     path: String,
     named: Vec<(String, String)>,
+}
+
+impl Templates {
+    fn source(self, bos_token: Option<&str>, eos_token: Option<&str>) -> TemplateSource {
+        let [bos_token, eos_token] = [bos_token, eos_token].map(|token| token.map(str::to_owned));
+        TemplateSource { path: self.path, templates: self.named, bos_token, eos_token }
+    }
 }
 
 /// Reads `tokenizer.json`, `tokenizer_config.json` and the template files of a folder.
@@ -40,7 +47,8 @@ pub(super) fn from_folder(folder: &Path, options: &OpenOptions) -> Result<Text, 
         Some(templates) => Some(templates),
         None => of_folder(folder, &settings)?,
     };
-    let chat_template = compile(templates, settings.bos_token.as_deref(), settings.eos_token.as_deref())?;
+    let [bos, eos] = [&settings.bos_token, &settings.eos_token].map(Option::as_deref);
+    let chat_template = templates.map(|templates| templates.source(bos, eos));
     Ok(Text { tokenizer, chat_template })
 }
 
@@ -61,33 +69,39 @@ pub(super) fn from_gguf(weights: &GgufWeights, options: &OpenOptions) -> Result<
     };
     let bos = text_of(tokenizer.as_ref().and_then(|tokenizer| tokenizer.bos_token()));
     let eos = text_of(tokenizer.as_ref().and_then(|tokenizer| tokenizer.eos_token()));
-    let chat_template = compile(asked_for(options.chat_template.as_deref())?.or(own), bos.as_deref(), eos.as_deref())?;
+    let templates = asked_for(options.chat_template.as_deref())?.or(own);
+    let chat_template = templates.map(|templates| templates.source(bos.as_deref(), eos.as_deref()));
     Ok(Text { tokenizer, chat_template })
 }
 
 /// What is asked for where nothing lies beside the configuration: a template may be.
 pub(super) fn from_options(options: &OpenOptions) -> Result<Text, LoadError> {
-    Ok(Text { tokenizer: None, chat_template: compile(asked_for(options.chat_template.as_deref())?, None, None)? })
+    let templates = asked_for(options.chat_template.as_deref())?;
+    Ok(Text { tokenizer: None, chat_template: templates.map(|templates| templates.source(None, None)) })
 }
 
-/// Errors: the chat template that is asked for is none, or its file cannot be read.
-pub fn check_chat_template(argument: &str) -> Result<(), LoadError> {
-    compile(asked_for(Some(argument))?, None, None).map(drop)
+/// The chat template that is asked for, not compiled yet. Errors: it is neither a file nor a template, or its file cannot be
+/// read.
+pub fn read_chat_template(argument: &str) -> Result<TemplateSource, LoadError> {
+    Ok(named(argument)?.source(None, None))
 }
 
 /// The template of the command line: a file, or the text itself.
 fn asked_for(argument: Option<&str>) -> Result<Option<Templates>, LoadError> {
-    let Some(argument) = argument else { return Ok(None) };
+    argument.map(named).transpose()
+}
+
+fn named(argument: &str) -> Result<Templates, LoadError> {
     let path = Path::new(argument);
     let (path, text) = if is_there(path) {
         (argument.to_owned(), read_text(path)?)
     } else if argument.contains("{{") || argument.contains("{%") {
         ("--chat-template".to_owned(), argument.to_owned())
     } else {
-        let message = "is the chat template asked for, but neither a file nor the text of a template".to_owned();
-        return Err(LoadError::File { path: argument.to_owned(), message });
+        let message = format!("`{argument}` is neither a file nor the text of a template");
+        return Err(LoadError::File { path: "--chat-template".to_owned(), message });
     };
-    Ok(Some(Templates { path, named: vec![("default".to_owned(), text)] }))
+    Ok(Templates { path, named: vec![("default".to_owned(), text)] })
 }
 
 /// A template file outranks the key of `tokenizer_config.json`, as in transformers.
@@ -114,14 +128,4 @@ fn of_folder(folder: &Path, settings: &TokenizerSettings) -> Result<Option<Templ
         Some(text) => Ok(Some(own(&path, text.to_owned()))),
         None => Err(LoadError::File { path: name, message: "key `chat_template` must be a string".to_owned() }),
     }
-}
-
-fn compile(
-    templates: Option<Templates>,
-    bos_token: Option<&str>,
-    eos_token: Option<&str>,
-) -> Result<Option<Arc<ChatTemplate>>, LoadError> {
-    let Some(Templates { path, named }) = templates else { return Ok(None) };
-    let [bos_token, eos_token] = [bos_token, eos_token].map(|token| token.map(str::to_owned));
-    Ok(Some(Arc::new(ChatTemplate::new(TemplateSource { path, templates: named, bos_token, eos_token })?)))
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use engine::tokenizer::Tokenizer;
 use engine_server::text::{Chat, Codec};
 
-use crate::rendering::TemplateChild;
+use crate::rendering::TemplatePool;
 
 /// A tokenizer and a template, either of which may be missing.
 pub struct ModelCodec {
     pub tokenizer: Option<Arc<Tokenizer>>,
-    pub template: Option<TemplateChild>,
+    pub template: Option<TemplatePool>,
     /// Of the model; the tokenizer's may be smaller.
     pub vocabulary: u32,
 }
@@ -23,7 +23,8 @@ impl ModelCodec {
 
 impl Codec for ModelCodec {
     fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, String> {
-        self.tokenizer()?.encode(text, special).map_err(|error| error.to_string())
+        // Without its path, which is no business of a client's.
+        self.tokenizer()?.encode(text, special).map_err(|error| error.message)
     }
 
     fn decode(&self, tokens: &[u32]) -> Result<String, String> {

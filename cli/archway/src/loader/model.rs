@@ -20,7 +20,7 @@ use super::devices::Devices;
 use super::report::ServedPlan;
 use super::request::{Wanted, open_options, served_names};
 use crate::progress;
-use crate::rendering::TemplateChild;
+use crate::rendering::TemplatePool;
 use crate::settings::Options;
 
 /// A model with a plan that is not refused.
@@ -73,6 +73,7 @@ impl Planned {
         if let Some(tokenizer) = &self.wanted.tokenizer {
             model.tokenizer = Some(Arc::clone(tokenizer));
         }
+        let template = model.chat_template.take().map(TemplatePool::start).transpose()?;
         let counters = Arc::new(CallCounters::default());
         let executor = loop {
             match self.executor(&model, &counters) {
@@ -89,12 +90,7 @@ impl Planned {
             None => Arc::new(NoText),
         };
         let engine = Engine::start(Box::new(executor), text, Arc::clone(&histograms) as _, self.engine_config(&model))?;
-        let template = model.chat_template.map(|template| TemplateChild::start(template.source().clone()));
-        let codec = ModelCodec {
-            tokenizer: model.tokenizer,
-            template: template.transpose()?,
-            vocabulary: self.capacity.vocabulary,
-        };
+        let codec = ModelCodec { tokenizer: model.tokenizer, template, vocabulary: self.capacity.vocabulary };
         Ok(Service {
             model: self.card(),
             backend: Arc::new(engine.clone()),

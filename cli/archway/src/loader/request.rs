@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use engine::executor::Speculation;
-use engine::load::{LoadFormat, OpenOptions, check_chat_template, read_config};
+use engine::load::{LoadFormat, OpenOptions, read_chat_template, read_config};
 use engine::model::ModelConfig;
 use engine::plan::tuning::TuningReport;
 use engine::plan::{Machine, PlanRequest};
@@ -15,6 +15,7 @@ use engine_cpu::map_file;
 use super::kind::Kind;
 use super::planning::choices;
 use super::{narrow, speculation, text};
+use crate::rendering::TemplatePool;
 use crate::settings::{LoadFormat as FormatWord, Options};
 
 /// A model and what is asked of it; its configuration is read, its weights are not.
@@ -37,7 +38,9 @@ impl Wanted {
             config.context
         );
         let tokenizer = options.tokenizer.as_deref().map(text::tokenizer).transpose()?;
-        options.chat_template.as_deref().map(check_chat_template).transpose()?;
+        if let Some(template) = &options.chat_template {
+            TemplatePool::check(read_chat_template(template)?)?;
+        }
         Ok(Self { path, config, context: narrow("max-model-len", context)?, tokenizer })
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use engine::executor::{RanksConfig, Speculation};
 use engine::load::{Model, OpenOptions, open_model};
 use engine::spec::{DraftShape, PaceReport, open_head};
-use engine::tokenizer::ChatInput;
+use engine::tokenizer::{ChatInput, ChatTemplate};
 use engine::types::SamplingParams;
 use engine_cpu::{kernels::Precision, map_file};
 use safetensors::SafeTensors;
@@ -165,7 +165,8 @@ fn three_ranks_say_what_one_says() {
 #[test]
 fn a_chat_becomes_the_tokens_that_llama_cpp_makes_of_it() {
     let model = model();
-    let (template, tokenizer) = (model.chat_template.expect("a template"), model.tokenizer.expect("a tokenizer"));
+    let (source, tokenizer) = (model.chat_template.expect("a template"), model.tokenizer.expect("a tokenizer"));
+    let template = ChatTemplate::new(source).expect("it compiles");
     for recorded in Recorded::all() {
         let (messages, variables) = (json!([{"role": "user", "content": recorded.text}]), Map::new());
         let input = ChatInput { messages: &messages, tools: None, add_generation_prompt: true, variables: &variables };

@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 
 use crate::error::ApiError;
 use crate::service::Service;
-use crate::text::{Chat, Codec};
+use crate::text::{Chat, Codec, RENDERED_AT_ONCE};
 
 /// Text of this many bytes or more is tokenised away from the threads that serve connections.
 const LONG_TEXT: usize = 16 << 10;
@@ -20,8 +20,8 @@ const LEAST_TEXT: usize = 64 << 10;
 /// Long texts that are worked on at once; the others wait.
 static LONG_TEXTS: Semaphore = Semaphore::const_new(4);
 
-/// Conversations that are rendered at once. A template is a program of the checkpoint's and may take its time.
-static CONVERSATIONS: Semaphore = Semaphore::const_new(4);
+/// The others wait.
+static CONVERSATIONS: Semaphore = Semaphore::const_new(RENDERED_AT_ONCE);
 
 /// Token ids of a text, errors under the name `param`. Errors: also a text that is much longer than the context.
 pub async fn encode(service: &Service, text: String, special: bool, param: &str) -> Result<Vec<u32>, ApiError> {

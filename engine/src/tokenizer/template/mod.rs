@@ -26,8 +26,9 @@ pub const LONGEST_TEXT: usize = 64 << 20;
 const TOOL_USE: &str = "tool_use";
 const DEFAULT: &str = "default";
 
-/// Why a conversation has no text.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why a conversation has no text. What a client reads names no file of the server: only [`TemplateError::Source`], which
+/// ends a start, has the path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum TemplateError {
     /// The template is no template.
     #[error("{path}: chat template `{name}`: {message}")]
@@ -36,11 +37,8 @@ pub enum TemplateError {
     #[error("the chat template refuses the conversation: {0}")]
     Refused(String),
     /// The template asks for more work or memory than any conversation needs; `bound` says what it went over.
-    #[error(
-        "{path}: chat template `{name}`: this conversation takes {bound}; send less, or mend the template or set another \
-         with --chat-template"
-    )]
-    Bound { path: String, name: String, bound: String },
+    #[error("chat template `{name}`: this conversation takes {bound}; send less")]
+    Bound { name: String, bound: String },
     /// The template failed on this conversation.
     #[error("the chat template fails on the conversation: {0}")]
     Failed(String),
@@ -77,7 +75,8 @@ pub struct ChatTemplate {
 }
 
 impl ChatTemplate {
-    /// Compiles named templates, of which one is "default".
+    /// Compiles named templates, of which one is "default". The engine nests with the template's own nesting, so that one
+    /// of ten thousands of operators overflows a stack here: only a process with bounds ends that.
     pub fn new(source: TemplateSource) -> Result<Self, TemplateError> {
         let fail = |name: &str, message: String| TemplateError::Source {
             path: source.path.clone(),
@@ -97,11 +96,6 @@ impl ChatTemplate {
         Ok(Self { environment, source })
     }
 
-    /// What it was compiled from.
-    pub fn source(&self) -> &TemplateSource {
-        &self.source
-    }
-
     /// The text of a conversation. Errors: the template refuses it or fails on it, or it takes more than [`MOST_STEPS`] or
     /// gives more than [`LONGEST_TEXT`].
     ///
@@ -112,7 +106,7 @@ impl ChatTemplate {
         let own = tools.and_then(|_| self.environment.get_template(TOOL_USE).ok());
         let name = if own.is_some() { TOOL_USE } else { DEFAULT };
         let template = own.map_or_else(|| self.environment.get_template(DEFAULT), Ok);
-        let template = template.map_err(|error| self.failure(name, &error))?;
+        let template = template.map_err(|error| failure(name, &error))?;
         let mut context: Vec<(&str, Value)> = vec![
             ("messages", Value::from(Serde(input.messages))),
             ("tools", Value::from(Serde(tools))),
@@ -123,31 +117,31 @@ impl ChatTemplate {
         context.extend(tokens.iter().filter_map(|(name, text)| Some((*name, Value::from(text.as_deref()?)))));
         context.extend(input.variables.iter().map(|(name, value)| (name.as_str(), Value::from(Serde(value)))));
         let text = template.render(Value::from_pairs(context));
-        let text = text.map_err(|error| self.failure(name, &error))?;
+        let text = text.map_err(|error| failure(name, &error))?;
         match text.len() {
             ..=LONGEST_TEXT => Ok(text),
-            length => Err(self.bound(name, format!("{length} bytes of text, and at most {LONGEST_TEXT} are made"))),
+            length => Err(bound(name, format!("{length} bytes of text, and at most {LONGEST_TEXT} are made"))),
         }
     }
+}
 
-    fn bound(&self, name: &str, bound: String) -> TemplateError {
-        TemplateError::Bound { path: self.source.path.clone(), name: name.to_owned(), bound }
-    }
+fn bound(name: &str, bound: String) -> TemplateError {
+    TemplateError::Bound { name: name.to_owned(), bound }
+}
 
-    /// A refusal by the template itself, a bound, or any other failure.
-    fn failure(&self, name: &str, error: &Error) -> TemplateError {
-        let mut source: Option<&dyn std::error::Error> = Some(error);
-        while let Some(cause) = source {
-            if let Some(Raised(message)) = cause.downcast_ref() {
-                return TemplateError::Refused(message.clone());
-            }
-            if cause.downcast_ref::<Error>().is_some_and(|cause| cause.kind() == ErrorKind::OutOfFuel) {
-                return self.bound(name, format!("more than {MOST_STEPS} steps{}", line(error)));
-            }
-            source = cause.source();
+/// A refusal by the template itself, a bound, or any other failure.
+fn failure(name: &str, error: &Error) -> TemplateError {
+    let mut source: Option<&dyn std::error::Error> = Some(error);
+    while let Some(cause) = source {
+        if let Some(Raised(message)) = cause.downcast_ref() {
+            return TemplateError::Refused(message.clone());
         }
-        TemplateError::Failed(describe(error))
+        if cause.downcast_ref::<Error>().is_some_and(|cause| cause.kind() == ErrorKind::OutOfFuel) {
+            return bound(name, format!("more than {MOST_STEPS} steps{}", line(error)));
+        }
+        source = cause.source();
     }
+    TemplateError::Failed(describe(error))
 }
 
 /// Kind, detail and line.

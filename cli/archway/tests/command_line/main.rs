@@ -1,11 +1,15 @@
 //! The binary from outside: what it prints, where, and how it ends.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+mod server;
+mod templates;
+
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
+
+use server::Server;
 
 fn archway() -> Command {
     Command::new(env!("CARGO_BIN_EXE_archway"))
@@ -100,79 +104,6 @@ fn doctor_describes_the_machine_and_ends_with_a_verdict() {
         assert_eq!(text.matches(missing).count(), 1, "{text}");
     }
     assert!(text.contains("Libraries") && text.contains("Chosen by --device auto"), "{text}");
-}
-
-/// A server, killed when dropped.
-struct Server {
-    child: Child,
-    address: String,
-}
-
-impl Server {
-    /// With the mock engine.
-    fn start(more: &[&str]) -> Self {
-        Self::run(&[&["--mock-engine"], more].concat())
-    }
-
-    fn run(arguments: &[&str]) -> Self {
-        let mut child = archway()
-            .args(["serve", "--port", "0", "--log-level", "warn"])
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("http://").unwrap().to_owned();
-        Self { child, address }
-    }
-
-    /// A request without a body; the whole response.
-    fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
-    }
-
-    /// A completion request, sent.
-    fn complete(&self, body: &str) -> TcpStream {
-        self.post("/v1/completions", body)
-    }
-
-    fn post(&self, path: &str, body: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        write!(
-            stream,
-            "POST {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\n\
-             content-length: {}\r\n\r\n{body}",
-            body.len()
-        )
-        .unwrap();
-        stream
-    }
-
-    fn ready(&self) {
-        for _ in 0..500 {
-            if self.get("/health").starts_with("HTTP/1.1 200") {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("the server does not get ready");
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _gone = self.child.kill();
-        let _reaped = self.child.wait();
-    }
 }
 
 #[test]
@@ -343,56 +274,5 @@ fn what_is_no_tuning_is_not_written_over() {
     for _ in 0..2 {
         let (code, _, err) = run(&["tune", "--from", figures, "--out", site.to_str().unwrap()]);
         assert_eq!(code, 0, "{err}");
-    }
-}
-
-/// What no count of steps ends: lists that share their items, compared; values that nest as deep as the steps
-/// reach; one long text joined again and again.
-const HOSTILE: &str = "{% set ns = namespace(x=['a'], y=['a']) %}{% set what = messages[0].content %}\
-    {% if what == 'compare' %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}\
-    {% set ns.y = [ns.y, ns.y] %}{% endfor %}{% endif %}\
-    {% if what == 'compare' %}{{ ns.x == ns.y }}{% endif %}\
-    {% if what == 'nest' %}{% for i in range(99999) %}{% for j in range(9) %}{% set ns.x = [ns.x] %}{% endfor %}{% endfor %}\
-    {% endif %}{% if what == 'join' %}{% set x = 'a' * 9999999 %}{{ ([x] * 9999) | join | length }}{% endif %}\
-    {% if what == 'double' %}{% for i in range(60) %}{% set ns.y = ns.x %}{% set ns.x = ns.x ~ ns.y %}{% endfor %}{% endif %}";
-
-#[test]
-fn a_template_takes_no_server_along() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("hostile.jinja");
-    std::fs::write(&file, HOSTILE).unwrap();
-    let shape = concat!(env!("CARGO_MANIFEST_DIR"), "/../../engine/tests/config/llama-tiny.json");
-    let server = Server::run(&[
-        shape,
-        "--load-format",
-        "dummy",
-        "--device",
-        "cpu",
-        "--chat-template",
-        file.to_str().unwrap(),
-        "--served-model-name",
-        "m",
-    ]);
-    server.ready();
-    let ask = |what: &str| {
-        let body = format!(r#"{{"model": "m", "messages": [{{"role": "user", "content": "{what}"}}]}}"#);
-        let mut answer = String::new();
-        server.post("/v1/chat/completions", &body).read_to_string(&mut answer).unwrap();
-        answer
-    };
-    for (what, bound) in [
-        ("compare", "longer than 10 s"),
-        ("nest", "more than 2 GiB of memory or nests too deeply"),
-        ("join", "more than 2 GiB of memory or nests too deeply"),
-        ("double", "more than 10000000 steps"),
-    ] {
-        let answer = ask(what);
-        assert!(answer.starts_with("HTTP/1.1 400"), "{what}: {answer}");
-        for said in ["hostile.jinja", bound, "--chat-template"] {
-            assert!(answer.contains(said), "{what}: {said}: {answer}");
-        }
-        // The next conversation is rendered; this model has no tokenizer to go on with.
-        let answer = ask("hello");
-        assert!(answer.contains("the model was loaded without a tokenizer"), "{what}: {answer}");
     }
 }

@@ -1,0 +1,97 @@
+//! One process that renders, as the server sees it.
+
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+
+use engine::tokenizer::{TemplateError, TemplateSource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Compiled, Conversation, MOST_MEMORY, MOST_TIME, Rendered, TOO_SLOW};
+use crate::program;
+
+/// Why there is no text.
+pub enum Failure {
+    /// The template says so, or is none.
+    Template(TemplateError),
+    /// What the template did to its process; continues the sentence "the chat template ...".
+    Process(String),
+}
+
+/// A process with a compiled template.
+pub struct Process {
+    child: Child,
+    input: BufWriter<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Process {
+    /// Starts a process and waits until it has compiled the template.
+    pub fn start(source: &TemplateSource) -> Result<Self, Failure> {
+        let unstarted = |error: io::Error| Failure::Process(format!("gets no process of its own ({error})"));
+        let mut process = Self::spawn().map_err(unstarted)?;
+        match process.ask::<Compiled>(source) {
+            Ok(Ok(())) => Ok(process),
+            Ok(Err(error)) => {
+                process.end().map_err(unstarted)?;
+                Err(Failure::Template(error))
+            }
+            Err(error) => Err(process.died(&error)),
+        }
+    }
+
+    fn spawn() -> io::Result<Self> {
+        let mut child = Command::new(program::own()?)
+            .arg("render-chats")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            // An interrupt at the terminal is the server's, which answers what it has begun.
+            .process_group(0)
+            .spawn()?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(io::Error::other("it has no pipes"));
+        };
+        Ok(Self { child, input: BufWriter::new(input), output: BufReader::new(output) })
+    }
+
+    /// Itself, unless it ended while it had nothing to do.
+    pub fn alive(mut self) -> Option<Self> {
+        matches!(self.child.try_wait(), Ok(None)).then_some(self)
+    }
+
+    /// Errors: the process died, which [`Self::died`] explains.
+    pub fn render(&mut self, conversation: &Conversation) -> io::Result<Rendered> {
+        self.ask(conversation)
+    }
+
+    fn ask<T: DeserializeOwned>(&mut self, line: &impl Serialize) -> io::Result<T> {
+        serde_json::to_writer(&mut self.input, line)?;
+        self.input.write_all(b"\n")?;
+        self.input.flush()?;
+        let mut answer = String::new();
+        match self.output.read_line(&mut answer)? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(serde_json::from_str(&answer)?),
+        }
+    }
+
+    /// Why a process gave no answer. Waits for its end, which its own watch brings at the latest.
+    pub fn died(self, error: &io::Error) -> Failure {
+        Failure::Process(match self.end() {
+            Ok(status) if status.code() == Some(TOO_SLOW) => format!("takes longer than {} s", MOST_TIME.as_secs()),
+            Ok(status) if status.code().is_none() => {
+                format!("takes more than {} GiB of memory or nests too deeply ({status})", MOST_MEMORY >> 30)
+            }
+            Ok(status) => format!("gave no answer ({error}; {status})"),
+            Err(status) => format!("gave no answer ({error}; {status})"),
+        })
+    }
+
+    /// Tells it that there is nothing more, and waits for its end.
+    pub fn end(mut self) -> io::Result<ExitStatus> {
+        drop((self.input, self.output));
+        self.child.wait()
+    }
+}
