@@ -18,16 +18,28 @@ pub fn conversation(
     if messages.is_empty() {
         return Err(ApiError::invalid("messages", "`messages` is empty; give at least one message"));
     }
+    let variables = variables.unwrap_or_default();
+    require_own_variables(&variables)?;
     let messages = messages
         .iter()
         .enumerate()
         .map(|(index, turn)| message(turn, &format!("messages[{index}]"), ignored))
         .collect::<Result<_, _>>()?;
-    Ok(Chat {
-        messages,
-        add_generation_prompt: add_generation_prompt.unwrap_or(true),
-        variables: variables.unwrap_or_default(),
-    })
+    Ok(Chat { messages, add_generation_prompt: add_generation_prompt.unwrap_or(true), variables })
+}
+
+/// 400 for variables in the place of what the request says itself: they would go to the template unchecked.
+fn require_own_variables(variables: &Map<String, Value>) -> Result<(), ApiError> {
+    let path = |name: &str| format!("chat_template_kwargs.{name}");
+    if variables.contains_key("messages") {
+        let message = "`chat_template_kwargs.messages` would replace `messages`; give the conversation there alone";
+        return Err(ApiError::invalid(path("messages"), message));
+    }
+    if variables.contains_key("tools") {
+        let message = "`chat_template_kwargs.tools` is not supported: this server does not call tools";
+        return Err(ApiError::unsupported(path("tools"), message));
+    }
+    Ok(())
 }
 
 fn message(message: &Object<ChatMessage>, path: &str, ignored: &mut Vec<String>) -> Result<Value, ApiError> {
@@ -115,6 +127,19 @@ mod tests {
             ]
         );
         assert_eq!(ignored, ["messages[0].name", "messages[2].refusal", "messages[2].annotations"]);
+    }
+
+    #[test]
+    fn variables_of_the_template_replace_no_message() {
+        let messages: Vec<Object<ChatMessage>> =
+            serde_json::from_value(json!([{"role": "user", "content": "a"}])).unwrap();
+        let with = |variables: Value| {
+            let variables = serde_json::from_value(variables).unwrap();
+            conversation(&messages, None, Some(variables), &mut Vec::new()).map_err(|error| error.param.unwrap())
+        };
+        assert_eq!(with(json!({"messages": []})).unwrap_err(), "chat_template_kwargs.messages");
+        assert_eq!(with(json!({"tools": [{}]})).unwrap_err(), "chat_template_kwargs.tools");
+        assert!(with(json!({"enable_thinking": false, "bos_token": "<s>"})).is_ok());
     }
 
     #[test]
