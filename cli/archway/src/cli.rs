@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
     bench, completions, config, demo, doctor, kernels, plan, probe_peers, render_chats, serve, tune,
@@ -39,7 +39,8 @@ pub enum Command {
 /// message has been printed and the exit code is returned.
 pub fn parse(arguments: Vec<String>) -> Result<(Cli, Vec<String>), ExitCode> {
     let (arguments, notes) = spellings::translate(arguments);
-    match Cli::try_parse_from(arguments) {
+    let parsed = with_negative_numbers(Cli::command()).try_get_matches_from(arguments);
+    match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => Ok((cli, notes)),
         Err(error) => {
             if let Some(why) = foreign(&error) {
@@ -51,6 +52,15 @@ pub fn parse(arguments: Vec<String>) -> Result<(Cli, Vec<String>), ExitCode> {
             Err(if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS })
         }
     }
+}
+
+/// `--port -1` is a wrong number, not an unknown flag.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|argument| {
+        let takes = argument.get_action().takes_values() && !argument.is_positional();
+        argument.allow_negative_numbers(takes)
+    });
+    command.mut_subcommands(with_negative_numbers)
 }
 
 /// What there is to say about a flag of another server that asks for something we do not have.
@@ -69,7 +79,6 @@ fn foreign(error: &clap::Error) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn line(text: &str) -> Vec<String> {
         text.split(' ').map(str::to_owned).collect()
@@ -77,7 +86,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        with_negative_numbers(Cli::command()).debug_assert();
     }
 
     #[test]

@@ -104,6 +104,16 @@ fn nothing_in_a_file_steers_the_terminal() {
 fn a_plan_refuses_the_numbers_that_a_start_refuses() {
     for (flag, value) in [
         ("--max-model-len", "0"),
+        ("--port", "-1"),
+        ("--seed", "-1"),
+        ("--served-model-name", ""),
+        ("--api-key", ""),
+        ("--api-key", "a\nb"),
+        ("--host", " "),
+        ("--chat-template", ""),
+        ("--tokenizer", ""),
+        ("--capdb", ""),
+        ("--tuning", ""),
         ("--max-num-seqs", "0"),
         ("--max-num-batched-tokens", "0"),
         ("--max-total-tokens", "0"),
@@ -148,6 +158,8 @@ fn a_plan_refuses_what_a_start_refuses() {
         (&gpu, vec!["--chat-template", "{% if %}"], "chat-template"),
         (&gpu, vec!["--config", &settings], "heads_not_divisible"),
         (&gpu, vec!["--nodes", "0"], "--nodes"),
+        (&gpu, vec!["--count", "0"], "--count"),
+        (&gpu, vec!["--count", "99999999999"], "--count"),
         (&gpu, vec!["--model", TINY], "two models"),
         (&gpu, vec!["--draft-hidden", "64"], "--draft-hidden"),
         (&gpu, [&eagle[..], &["--speculative-draft-model-path", nowhere]].concat(), nowhere),
@@ -157,6 +169,10 @@ fn a_plan_refuses_what_a_start_refuses() {
         assert_eq!(output.status.code(), Some(2), "{line:?} {more:?}: {all}");
         assert!(all.contains(said) && !all.contains("panicked"), "{line:?} {more:?}: {all}");
     }
+    // What has no files is imagined, and said to be: a start needs it.
+    let output = archway(&[&gpu[..], &eagle].concat());
+    let all = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && all.contains("one is imagined: hidden size"), "{all}");
     let golden = "tests/golden/eagle3-tiny";
     let (target, draft) = (format!("{golden}/target"), format!("{golden}/draft"));
     let output = archway(&["plan", &target, "--gpu", "h200", "--speculative-draft-model-path", &draft]);

@@ -71,11 +71,12 @@ fn memory(text: &mut String, plan: &Plan) -> fmt::Result {
         }
     }
     writeln!(text, "; usable {device}")?;
-    writeln!(
-        text,
-        "cache     {} pages of 16 tokens ({} tokens), {} bytes a token; one full context needs {} pages",
-        memory.pages, memory.cache_tokens, memory.cache_bytes_per_token, memory.pages_for_context
-    )
+    let holds = match memory.usable {
+        Some(_) => format!("{} pages of 16 tokens ({} tokens)", memory.pages, memory.cache_tokens),
+        None => "unknown pages of 16 tokens".to_owned(),
+    };
+    let (token, context) = (memory.cache_bytes_per_token, memory.pages_for_context);
+    writeln!(text, "cache     {holds}, {token} bytes a token; one full context needs {context} pages")
 }
 
 fn kernels(text: &mut String, plan: &Plan) -> fmt::Result {

@@ -30,8 +30,8 @@ pub struct Arguments {
     #[arg(long, value_name = "ID", help_heading = "Machine")]
     gpu: Option<String>,
     /// GPUs of the machine. Default: one for each rank.
-    #[arg(long, value_name = "COUNT", help_heading = "Machine")]
-    count: Option<usize>,
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Machine")]
+    count: Option<u32>,
     /// How the GPUs are connected. Default: the product's usual way.
     #[arg(long, value_name = "TOPOLOGY", requires = "gpu", help_heading = "Machine")]
     topology: Option<Topology>,
@@ -89,7 +89,8 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
     let draft = if imagined.is_none() { wanted.draft(kind, &options)? } else { None };
     let (machine, tuning) = machine(arguments, &options)?;
     let request = wanted.request((kind, machine, tuning), draft.as_ref(), &options)?;
-    let plan = engine::plan::build(&PlanRequest { speculation: imagined.or(request.speculation), ..request })?;
+    let mut plan = engine::plan::build(&PlanRequest { speculation: imagined.or(request.speculation), ..request })?;
+    plan.warnings.extend(imagined.as_ref().map(said_of_imagined));
     // Where nobody knows the memory, nobody knows what it can hold.
     if plan.verdict != PlanVerdict::Refused && plan.memory.device.is_some() {
         capacity::of(&options, &plan, &wanted.config, (wanted.context, kind.sizes()))?;
@@ -114,7 +115,7 @@ fn ranks(arguments: &Arguments, settings: &Resolved) -> Result<Options> {
     let said = !matches!(settings.origin("tensor-parallel-size"), None | Some(Origin::Default));
     let mut options = settings.options.clone();
     if let Some(count) = arguments.count.filter(|_| !said) {
-        options.tensor_parallel_size = Some(u32::try_from(count).context("--count is too large")?);
+        options.tensor_parallel_size = Some(count);
     }
     Ok(options)
 }
@@ -148,6 +149,17 @@ fn imagined_draft(
     }))
 }
 
+/// What a plan rests on where there is no head: a start needs one.
+fn said_of_imagined(shape: &SpeculationShape) -> String {
+    format!(
+        "no draft head is given, so one is imagined: hidden size {}, {} draft tokens, {:.2} GiB of weights (--draft-hidden, \
+         --draft-size); `archway serve` needs --speculative-draft-model-path",
+        shape.draft_hidden,
+        shape.draft_vocabulary,
+        shape.draft_bytes as f64 / (1u64 << 30) as f64
+    )
+}
+
 /// The machine, and the tuning that its ladders come from. What another machine found is used when it is named: nobody
 /// says that these GPUs are those of this one.
 fn machine(arguments: &Arguments, options: &Options) -> Result<(Machine, Option<TuningReport>)> {
@@ -164,7 +176,7 @@ fn machine(arguments: &Arguments, options: &Options) -> Result<(Machine, Option<
         nccl: arguments.nccl.clone(),
         ..GpuFacts::default()
     };
-    let machine = Machine::gpu(&database, gpu, arguments.count.unwrap_or(ranks), &facts)?;
+    let machine = Machine::gpu(&database, gpu, arguments.count.map_or(ranks, |count| count as usize), &facts)?;
     let known = MachineFacts::given(&facts, ranks);
     let tuning = file.and_then(|file| TuningReport::new(&database, &file, &machine, &known));
     Ok((machine, tuning))

@@ -1,4 +1,4 @@
-//! What numbers may be, whoever set them.
+//! What numbers and texts may be, whoever set them.
 
 use anyhow::{Result, ensure};
 use engine::plan::MOST_ROWS;
@@ -14,8 +14,14 @@ const THREADS: u64 = 1024;
 /// As many ranks as the database's limits speak of.
 const RANKS: u64 = 1024;
 
-/// Errors: a number lies outside its bounds; says who set it.
+/// Errors: a number lies outside its bounds, or a text says nothing; says who set it.
 pub fn check(options: &Options, origin: impl Fn(&str) -> Option<Origin>) -> Result<()> {
+    let by = |key: &str| origin(key).map_or_else(String::new, |origin| format!(" ({origin})"));
+    numbers(options, &by)?;
+    texts(options, &by)
+}
+
+fn numbers(options: &Options, by: &dyn Fn(&str) -> String) -> Result<()> {
     let wide = |number: Option<u32>| number.map(u64::from);
     let any = u64::MAX;
     let numbers = [
@@ -35,7 +41,6 @@ pub fn check(options: &Options, origin: impl Fn(&str) -> Option<Origin>) -> Resu
         ("tensor-parallel-size", wide(options.tensor_parallel_size), 1, RANKS),
         ("mock-interval", options.mock_interval, 0, DAY * 1000),
     ];
-    let by = |key: &str| origin(key).map_or_else(String::new, |origin| format!(" ({origin})"));
     for (key, number, least, most) in numbers {
         let Some(number) = number else { continue };
         let bounds = if most == any { format!("at least {least}") } else { format!("{least} to {most}") };
@@ -45,5 +50,39 @@ pub fn check(options: &Options, origin: impl Fn(&str) -> Option<Origin>) -> Resu
         let key = "gpu-memory-utilization";
         ensure!((0.01..=1.0).contains(&share), "--{key} {share}{}: it must be 0.01 to 1", by(key));
     }
+    Ok(())
+}
+
+/// An empty text is most often a variable of a script that was not set.
+fn texts(options: &Options, by: &dyn Fn(&str) -> String) -> Result<()> {
+    let one = |text: &Option<String>| text.iter().cloned().collect::<Vec<_>>();
+    let many = |texts: &Option<Vec<String>>| texts.clone().unwrap_or_default();
+    let texts = [
+        ("model", one(&options.model)),
+        ("tokenizer", one(&options.tokenizer)),
+        ("chat-template", one(&options.chat_template)),
+        ("served-model-name", many(&options.served_model_name)),
+        ("host", one(&options.host)),
+        ("api-key", many(&options.api_key)),
+        ("kernels", one(&options.kernels)),
+        ("capdb", one(&options.capdb)),
+        ("tuning", one(&options.tuning)),
+        ("speculative-draft-model-path", one(&options.speculative_draft_model_path)),
+    ];
+    for (key, texts) in texts {
+        let empty = texts.iter().any(|text| text.trim().is_empty());
+        ensure!(!empty, "--{key}{}: it is empty; give one, or leave it out", by(key));
+    }
+    let keys = options.api_key.iter().flatten();
+    // A key is not printed.
+    let unsent = keys.into_iter().any(|key| key.trim() != key || key.chars().any(char::is_control));
+    ensure!(
+        !unsent,
+        "--api-key{}: it begins or ends with a space, or has a line break; no header can carry such a key",
+        by("api-key")
+    );
+    let names = options.served_model_name.iter().flatten();
+    let odd = names.into_iter().find(|name| name.chars().any(char::is_control));
+    ensure!(odd.is_none(), "--served-model-name{}: a name with control characters", by("served-model-name"));
     Ok(())
 }

@@ -99,7 +99,7 @@ pub struct Options {
     /// Tokens that the key-value cache holds, instead of its memory.
     #[arg(long, value_name = "TOKENS", help_heading = "Scheduler")]
     pub max_total_tokens: Option<Count>,
-    /// Share of a GPU's memory that the engine may take.
+    /// Share of memory that the engine may take: of a GPU, or of what the host has free where the CPU computes.
     #[arg(long, visible_alias = "mem-fraction-static", value_name = "SHARE", help_heading = "Scheduler")]
     #[schemars(range(min = 0.01, max = 1.0))]
     pub gpu_memory_utilization: Option<f64>,

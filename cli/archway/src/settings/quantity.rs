@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::num::IntErrorKind;
 use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -78,7 +79,11 @@ fn parse<Q: Quantity>(text: &str) -> Result<Q, String> {
     let unit = Q::unit(unit.trim())?;
     let fail = || format!("`{text}` is no number; give {}", Q::EXPECTED);
     let value = match number.split_once('.') {
-        None => number.parse::<u64>().map_err(|_| fail())?.checked_mul(unit),
+        None => match number.parse::<u64>() {
+            Ok(value) => value.checked_mul(unit),
+            Err(error) if *error.kind() == IntErrorKind::PosOverflow => None,
+            Err(_) => return Err(fail()),
+        },
         Some(_) => {
             let value = number.parse::<f64>().map_err(|_| fail())? * unit as f64;
             (value.fract() == 0.0 && value < u64::MAX as f64).then_some(value as u64)
@@ -166,6 +171,7 @@ mod tests {
         for wrong in ["", "k", "-1", "1.5", "1x", "99999999999999999999", "20000000000G", "1.2.3k"] {
             assert_eq!(count(wrong), None, "{wrong}");
         }
+        assert!("99999999999999999999".parse::<Count>().unwrap_err().contains("of 64 bits"));
         assert_eq!("2GiB".parse::<Bytes>(), Ok(Bytes(2 << 30)));
         assert_eq!("0.5 KiB".parse::<Bytes>(), Ok(Bytes(512)));
         assert!("64MB".parse::<Bytes>().unwrap_err().contains("write MiB"));

@@ -243,7 +243,7 @@ fn numbers_out_of_bounds_are_refused_by_name() {
     let (steps, many) = (u32::MAX.to_string(), "100000000");
     for (line, said) in [
         (vec!["plan", shape, "--gpu", "gb200", "--count", "72"], "heads_not_divisible"),
-        (vec!["plan", shape, "--gpu", "h200", "--count", &steps], "heads_not_divisible"),
+        (vec!["plan", shape, "--gpu", "h200", "--count", &steps], "--count"),
         (vec!["plan", shape, "--gpu", "h200", "--max-num-batched-tokens", many], "--max-num-batched-tokens"),
         (vec!["serve", tiny, "--load-format", "dummy", "--max-num-batched-tokens", &huge], "--max-num-batched-tokens"),
         (vec!["serve", tiny, "--load-format", "dummy", "--step-timeout", &huge], "--step-timeout"),
