@@ -2,9 +2,10 @@
 
 mod index;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use indexmap::IndexMap;
+use indexmap::map::Entry;
 use serde::de::DeserializeOwned;
 
 pub use index::{ArchEntry, GpuEntry, Index, normalise};
@@ -22,6 +23,8 @@ pub struct Assembly {
     files: Vec<Loaded>,
     /// Where each record's file is in `files`.
     places: HashMap<(FileKind, String), usize>,
+    /// Records, by the names of their files, that are here and cannot be read: what refers to them is not at fault.
+    broken: HashSet<String>,
 }
 
 /// Why a record cannot be merged.
@@ -51,12 +54,14 @@ impl Assembly {
                 Some(FileKind::Arch) => {
                     if let Some(record) = read::<ArchRecord>(loaded, &mut problems) {
                         let ArchRecord { id, name, compute_capability, extends, aliases, .. } = record;
-                        archs.insert(id, ArchEntry { name, compute_capability, extends, aliases, file });
+                        let entry = ArchEntry { name, compute_capability, extends, aliases, file };
+                        claim(&mut archs, id, entry, loaded, &mut problems);
                     }
                 }
                 Some(FileKind::Gpu) => {
                     if let Some(record) = read::<GpuRecord>(loaded, &mut problems) {
-                        gpus.insert(record.id.clone(), GpuEntry::new(&record, &file));
+                        let entry = GpuEntry::new(&record, &file);
+                        claim(&mut gpus, record.id, entry, loaded, &mut problems);
                     }
                 }
                 _ => {}
@@ -88,7 +93,8 @@ impl Assembly {
         };
         check_reader(&index, &files, &mut problems);
         let places = places(&files);
-        let assembly = Self { index, files, places };
+        let broken = broken(&index, &files);
+        let assembly = Self { index, files, places, broken };
         assembly.check_chains(&mut problems);
         (assembly, problems)
     }
@@ -100,6 +106,11 @@ impl Assembly {
     /// The file of a record.
     pub fn find(&self, kind: FileKind, id: &str) -> Option<&Loaded> {
         self.places.get(&(kind, id.to_owned())).and_then(|place| self.files.get(*place))
+    }
+
+    /// Whether the file of a record is here and cannot be read.
+    fn is_broken(&self, name: &str) -> bool {
+        self.broken.contains(&normalise(name))
     }
 
     /// The records from the root of the family down to `id`.
@@ -140,7 +151,8 @@ impl Assembly {
     fn check_chains(&self, problems: &mut Vec<Problem>) {
         for (id, entry) in &self.index.archs {
             match self.chain(id) {
-                // Said once, where it can be mended: not again for every record below.
+                // Said once, where it can be mended: not again for every record below, nor beside what broke the parent.
+                Err(RecordFailure::DanglingParent(parent)) if self.is_broken(&parent) => {}
                 Err(RecordFailure::DanglingParent(parent)) if entry.extends.as_ref() != Some(&parent) => {}
                 Err(RecordFailure::Cycle(chain))
                     if chain.last() != Some(id) || chain.iter().any(|other| other < id) => {}
@@ -149,7 +161,7 @@ impl Assembly {
             }
         }
         for (id, entry) in &self.index.gpus {
-            if !self.index.archs.contains_key(&entry.arch) {
+            if !self.index.archs.contains_key(&entry.arch) && !self.is_broken(&entry.arch) {
                 problems.push(self.failure(FileKind::Gpu, id, "/arch", &RecordFailure::NoArch(entry.arch.clone())));
             }
         }
@@ -180,6 +192,28 @@ fn places(files: &[Loaded]) -> HashMap<(FileKind, String), usize> {
         }
     }
     places
+}
+
+/// Takes a record's id. The first file keeps it; a second one would make two records of one name.
+fn claim<T>(records: &mut IndexMap<String, T>, id: String, entry: T, loaded: &Loaded, problems: &mut Vec<Problem>) {
+    match records.entry(id) {
+        Entry::Vacant(place) => {
+            place.insert(entry);
+        }
+        Entry::Occupied(place) => {
+            let span = loaded.root().and_then(|root| root.get("id")).map_or(0..0, |node| node.span.clone());
+            let message = format!("`{}` belongs to another record already", place.key());
+            let problem = Problem::error("duplicate-record", &loaded.file.path, span, message);
+            problems.push(problem.hint("one id has one record; add to that one, or choose another id"));
+        }
+    }
+}
+
+fn broken(index: &Index, files: &[Loaded]) -> HashSet<String> {
+    let records = files.iter().filter(|loaded| matches!(loaded.kind, Some(FileKind::Arch | FileKind::Gpu)));
+    let names = records.filter_map(|loaded| loaded.file.relative.split_once('/')?.1.strip_suffix(".yaml"));
+    let unread = names.filter(|name| !index.archs.contains_key(*name) && !index.gpus.contains_key(*name));
+    unread.map(normalise).collect()
 }
 
 fn layer<'a>(kind: LayerKind, id: &'a str, loaded: &'a Loaded) -> Option<Layer<'a>> {

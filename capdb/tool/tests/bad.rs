@@ -106,3 +106,37 @@ fn a_file_on_disk_is_never_read_beyond_the_limit() {
     std::fs::File::create(&path).unwrap().set_len(50 << 20).unwrap();
     assert_eq!(read_file(&path).unwrap().bytes.len(), MAX_FILE_BYTES + 1);
 }
+
+/// Every file of the database, broken in turn: what refers to it is not at fault, and is not reported.
+#[test]
+fn one_broken_file_is_one_finding() {
+    let whole = folder_files(&folder("../../data")).unwrap();
+    let codes = |files: Vec<TextFile>| -> Vec<(&'static str, String)> {
+        validate(Input::database(files)).problems.into_iter().map(|problem| (problem.code, problem.path)).collect()
+    };
+    for place in 0..whole.len() {
+        // For the reader, or for the schema.
+        let (broken, code) =
+            if place % 2 == 0 { (&b"x: ["[..], "syntax") } else { (&b"unknown_key: 1"[..], "unknown-field") };
+        let mut files = whole.clone();
+        files[place].bytes.extend_from_slice(broken);
+        assert_eq!(codes(files), [(code, whole[place].path.clone())]);
+    }
+}
+
+/// Two files of one id would be two records, of which chance takes one: no program opens such a database.
+#[test]
+fn an_id_that_two_files_have_is_no_record() {
+    let whole = folder_files(&folder("../../data")).unwrap();
+    for relative in ["arch/sm90.yaml", "gpu/h200.yaml"] {
+        let mut files = whole.clone();
+        let mut second = files.iter().find(|file| file.relative == relative).unwrap().clone();
+        second.relative = second.relative.replace(".yaml", "-copy.yaml");
+        second.path = second.path.replace(".yaml", "-copy.yaml");
+        let path = second.path.clone();
+        files.push(second);
+        let problems = validate(Input::database(files)).problems;
+        let found: Vec<_> = problems.iter().map(|problem| (problem.code, problem.path.as_str())).collect();
+        assert_eq!(found, [("duplicate-record", path.as_str())]);
+    }
+}

@@ -60,7 +60,7 @@ fn known_records(subject: &Subject<'_>, list: &Node, problems: &mut Vec<Problem>
     let known: Vec<&str> = subject.tree.index().archs.keys().map(String::as_str).collect();
     for item in list.items() {
         let word = item.text().unwrap_or_default();
-        if !known.contains(&word) {
+        if !known.contains(&word) && !subject.tree.is_broken(word) {
             let problem = subject.error(LINT.name, item.span.clone(), format!("there is no architecture `{word}`"));
             problems.push(problem.hint(suggest::hint(word, &known).0));
         }

@@ -10,6 +10,7 @@ use super::{Check, Lint, Tree};
 
 pub static LINT: Lint = Lint {
     name: "duplicate-record",
+    // Equal ids are found when the files are read.
     about: "No two records share an id, a compute capability or an alias, in any spelling (\"12.0\", sm_120, sm120).",
     check: Check::Tree(check),
 };
@@ -21,6 +22,9 @@ fn check(tree: &Tree<'_>, problems: &mut Vec<Problem>) {
     let mut archs = Seen::new();
     for (loaded, root) in tree.of_kind(FileKind::Arch) {
         let id = root.get("id").and_then(Node::text).unwrap_or_default();
+        if tree.index().archs.get(id).is_some_and(|entry| entry.file != loaded.file.relative) {
+            continue;
+        }
         let mut own = Vec::new();
         for node in [root.get("id"), root.get("compute_capability")].into_iter().flatten() {
             own.push(node);

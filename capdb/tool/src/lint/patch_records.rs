@@ -30,7 +30,7 @@ fn check(tree: &Tree<'_>, problems: &mut Vec<Problem>) {
         let known = |(.., other): &(_, _, PatchRecord)| {
             other.id == *first && other.id != record.id && other.project == record.project && other.table.is_some()
         };
-        if !records.iter().any(known) {
+        if !records.iter().any(known) && !tree.is_broken(first) {
             let message = format!("`{first}` is no other table of {}", record.project);
             report(
                 "table/reached_after",

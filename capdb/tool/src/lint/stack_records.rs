@@ -46,7 +46,7 @@ fn stack(subject: &Subject<'_>, problems: &mut Vec<Problem>) {
 
 fn known(subject: &Subject<'_>, node: &Node, ids: Vec<&str>, problems: &mut Vec<Problem>) {
     let word = node.text().unwrap_or_default();
-    if !ids.contains(&word) {
+    if !ids.contains(&word) && !subject.tree.is_broken(word) {
         let problem = subject.error(LINT.name, node.span.clone(), format!("there is no record `{word}`"));
         problems.push(problem.hint(suggest::hint(word, &ids).0));
     }

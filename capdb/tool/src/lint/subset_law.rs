@@ -59,9 +59,8 @@ fn lines<'a>(tree: &Tree<'a>) -> Vec<Line<'a>> {
         let mut open = vec![start];
         while let Some(id) = open.pop() {
             open.extend(neighbours.remove(id).unwrap_or_default());
-            if let Some(mut machine) = machines.remove(id) {
-                machine.features = features(tree, id);
-                line.insert(id, machine);
+            if let (Some(machine), Some(features)) = (machines.remove(id), features(tree, id)) {
+                line.insert(id, Machine { features, ..machine });
             }
         }
         lines.push(line);
@@ -69,12 +68,12 @@ fn lines<'a>(tree: &Tree<'a>) -> Vec<Line<'a>> {
     lines
 }
 
-/// Portable features of a record that code may rely on.
-fn features(tree: &Tree<'_>, id: &str) -> BTreeSet<String> {
+/// Portable features of a record that code may rely on; `None` if its parents are broken, which is reported elsewhere.
+fn features(tree: &Tree<'_>, id: &str) -> Option<BTreeSet<String>> {
     let portable = |word: &str| tree.index().vocab.features.get(word).is_some_and(|feature| feature.portable);
     let relied = |support: &Support| matches!(support, Support::Native | Support::Emulated);
-    let all = tree.resolve(id).and_then(|resolved| resolved.features().ok()).unwrap_or_default();
-    all.into_iter().filter(|(word, support)| portable(word) && relied(support)).map(|(word, _)| word).collect()
+    let all = tree.resolve(id)?.features().unwrap_or_default();
+    Some(all.into_iter().filter(|(word, support)| portable(word) && relied(support)).map(|(word, _)| word).collect())
 }
 
 /// Targets without the suffix `a` or `f`: code for them promises nothing beyond portable features.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use capdb::assembly::{Assembly, Index};
+use capdb::assembly::{Assembly, Index, normalise};
 use capdb::load::{FileKind, Loaded};
 use capdb::resolve::Resolved;
 use capdb::yaml::Node;
@@ -30,6 +30,21 @@ impl<'a> Tree<'a> {
 
     pub fn index(&self) -> &'a Index {
         &self.assembly.index
+    }
+
+    /// Whether the file of a record, in any spelling of its name, is here and is not accepted, which is reported there.
+    pub fn is_broken(&self, name: &str) -> bool {
+        let wanted = normalise(name);
+        let mut refused = self.assembly.files().iter().zip(self.sound).filter(|(_, sound)| !**sound);
+        refused.any(|(loaded, _)| {
+            let file = loaded.file.relative.rsplit('/').next().and_then(|file| file.strip_suffix(".yaml"));
+            file.is_some_and(|file| normalise(file) == wanted)
+        })
+    }
+
+    /// Whether every file is accepted, so that what none of them says is said nowhere.
+    pub fn is_sound(&self) -> bool {
+        self.sound.iter().all(|sound| *sound)
     }
 
     /// Files that the schema accepts.
@@ -61,9 +76,11 @@ impl<'a> Tree<'a> {
         self.covered.contains(&(arch.to_owned(), world_size, algorithm.to_owned()))
     }
 
-    /// Whether cases are here that could cover a record. A single file is not asked for its cases.
+    /// Whether all cases are here that could cover a record. A single file is not asked for its cases.
     pub fn has_cases(&self) -> bool {
-        self.complete && self.assembly.files().iter().any(|loaded| loaded.kind == Some(FileKind::Cases))
+        self.complete
+            && self.is_sound()
+            && self.assembly.files().iter().any(|loaded| loaded.kind == Some(FileKind::Cases))
     }
 
     /// A case speaks of an algorithm that it requests, expects, or expects as the nearest.

@@ -15,7 +15,7 @@ pub static LINT: Lint = Lint {
 };
 
 fn check(tree: &Tree<'_>, problems: &mut Vec<Problem>) {
-    let Some((sources, root)) = tree.single(FileKind::Sources) else { return };
+    let Some((sources, root)) = tree.single(FileKind::Sources).filter(|_| tree.is_sound()) else { return };
     let mut cited = Vec::new();
     for loaded in tree.files() {
         if let Some(root) = loaded.root() {
