@@ -8,9 +8,11 @@ use capdb::decide::ReasonLine;
 use capdb::quantity::Size;
 use serde_json::Value;
 
-/// `{verdict, allreduce, fusion, nearest, reasons, rejected}`.
+/// `{verdict, allreduce, fusion, nearest, reasons, rejected, assumed}`.
 pub fn to_json(answer: &Answer) -> serde_json::Result<Value> {
-    serde_json::to_value(&answer.explanation)
+    let mut value = serde_json::to_value(&answer.explanation)?;
+    value["assumed"] = serde_json::to_value(&answer.assumed)?;
+    Ok(value)
 }
 
 /// The decision, why, and why not the others.

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../capdb/data")
@@ -106,6 +106,17 @@ fn a_folder_without_records_is_no_clean_one() {
     assert!(text(&output.stderr).contains("no .yaml file"), "{}", text(&output.stderr));
 }
 
+/// The product's usual machine, as `archway plan` takes it, where nothing else is said.
+#[test]
+fn a_product_brings_its_usual_machine() {
+    let question = ["explain", "--gpu", "rtx-pro-6000", "--world-size", "4", "--message", "112KiB", "--json"];
+    let answer = json(&question);
+    assert_eq!((&answer["verdict"], &answer["allreduce"]), (&"selected".into(), &"two_shot".into()));
+    assert_eq!(answer["assumed"], json!(["topology: pcie_p2p", "multicast: false"]));
+    let said = json(&[&question[..], &["--topology", "pcie_no_p2p", "--multicast", "false"]].concat());
+    assert_eq!(said["assumed"], json!([]));
+}
+
 #[test]
 fn a_refused_decision_is_an_answer() {
     let question =
@@ -114,7 +125,8 @@ fn a_refused_decision_is_an_answer() {
     assert_eq!(capdb(&refused).status.code(), Some(0));
     let answer = json(&refused);
     let keys: Vec<&String> = answer.as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["verdict", "allreduce", "fusion", "nearest", "reasons", "rejected"]);
+    assert_eq!(keys, ["verdict", "allreduce", "fusion", "nearest", "reasons", "rejected", "assumed"]);
+    assert_eq!(answer["assumed"], json!(["multicast: false"]));
     assert_eq!((&answer["verdict"], &answer["nearest"]), (&"refused".into(), &"one_shot".into()));
     let reasons = answer["reasons"].as_array().unwrap();
     assert!(reasons.iter().any(|line| line["reason"] == "no_multicast" && line["class"] == "gap"), "{answer}");

@@ -2,6 +2,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use capdb::cases::{Given, GivenRequest, GivenStack, Message, Quantization, RequestedAllReduce, RequestedFusion, ask};
+use capdb::database::Database;
 use capdb::quantity::{Size, SizeError, Version};
 use capdb::record::{Dtype, Topology};
 use capdb_tool::answer;
@@ -12,11 +13,12 @@ use crate::source::{OverlayArgs, Source};
 
 /// Explain a decision: which all-reduce algorithm and which fusion a message takes on a machine, and why not another.
 ///
-/// What is not given is unknown, not false. With --gpu the usual multicast of the product is assumed, and said so.
+/// What is not given is unknown, not false. With --gpu the usual topology and multicast of the product are assumed, as
+/// `archway plan` does, and said so.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
-  capdb explain --gpu h200 --world-size 8 --topology nvswitch --message 112KiB
+  capdb explain --gpu h200 --world-size 8 --message 112KiB
   capdb explain --arch sm120 --world-size 4 --topology pcie_p2p --multicast false --message 24KiB --allreduce multimem
                                                refused, with every reason and where it comes from
   capdb explain --arch sm120 --world-size 2 --topology pcie_p2p --message 16KiB --strict
@@ -81,13 +83,26 @@ pub struct Args {
 
 pub fn run(args: &Args, source: &Source) -> Result<ExitCode> {
     let database = args.overlay.lay(source.open()?)?;
-    let answer = ask(&database, &args.given(), None)?;
+    let mut given = args.given();
+    let topology = usual_topology(&database, &mut given);
+    let mut answer = ask(&database, &given, None)?;
+    answer.assumed.splice(0..0, topology);
     if args.format.is_json() {
         output::json(&answer::to_json(&answer)?)?;
     } else {
         output::data(&answer::to_text(&answer, database.index()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Fills the product's usual topology in where none is given, and says so.
+fn usual_topology(database: &Database, given: &mut Given) -> Option<String> {
+    let product = given.gpu.as_ref().and_then(|gpu| database.index().gpus.get(gpu))?;
+    if given.topology.is_some() {
+        return None;
+    }
+    given.topology = Some(product.usual_topology);
+    Some(format!("topology: {}", product.usual_topology.word()))
 }
 
 impl Args {
