@@ -7,7 +7,7 @@ use capdb::resolve::RecordError;
 pub enum PlanError {
     #[error(transparent)]
     Open(#[from] OpenError),
-    #[error("{0}; `capdb list` shows the products and architectures")]
+    #[error("{0}; `capdb list` shows the products and architectures, `--capdb FOLDER` reads another database")]
     Lookup(LookupError),
     #[error("the database is damaged: {0}; `capdb validate` shows the place")]
     Record(RecordError),

@@ -333,12 +333,14 @@ fn print_widths(speculation: &Value) {
     println!("sequences  verify  cycles  cycle ms  draft ms  target ms  follow ms  tokens  break-even  gain");
     for line in widths {
         let milliseconds = |key: &str| line[key].as_f64().unwrap_or(0.0) * 1e3;
+        // A JSON value prints itself without the width of its column.
+        let count = |key: &str| line[key].to_string();
         let number = |key: &str| line[key].as_f64().map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
         println!(
             "{:>9} {:>7} {:>7} {:>9.2} {:>9.2} {:>10.2} {:>10.2} {:>7} {:>11} {:>5}{}",
-            line["sequences"],
-            line["verify_tokens"],
-            line["cycles"],
+            count("sequences"),
+            count("verify_tokens"),
+            count("cycles"),
             milliseconds("cycle_seconds"),
             milliseconds("draft_seconds"),
             milliseconds("target_seconds"),
