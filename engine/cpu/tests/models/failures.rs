@@ -191,9 +191,13 @@ fn a_step_has_a_deadline_of_its_own() {
 #[test]
 fn weights_that_do_not_fit_are_named_with_their_rank() {
     let (qwen2, qwen3) = (Golden::open("qwen2-tiny"), Golden::open("qwen3-tiny"));
-    let error = start(ranks(2), &qwen3.config, &qwen2.weights, &Arc::default()).err().expect("no such model");
-    let message = error.to_string();
-    assert!(message.starts_with("rank ") && message.contains("model.layers.0.self_attn."), "{message}");
+    for world_size in [1, 2] {
+        let begun = Instant::now();
+        let refused = start(ranks(world_size), &qwen3.config, &qwen2.weights, &Arc::default());
+        let message = refused.err().expect("no such model").to_string();
+        assert!(message.starts_with("rank ") && message.contains("model.layers.0.self_attn."), "{message}");
+        assert!(begun.elapsed() < Duration::from_secs(1), "it waits for nobody: {:?}", begun.elapsed());
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod wait;
 mod worker;
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
@@ -79,6 +80,8 @@ impl RanksExecutor {
             builder.spawn(move || thread.run(agreement)).map_err(StartError::Thread)?;
             steps.push(step_sender);
         }
+        // Only the threads hold ends now: the last one that is gone closes the channel, and nobody waits for more.
+        drop(sender);
         let poison = Box::new(move |message: &str| factory.poison(message));
         let executor = Self {
             capacity,
@@ -100,8 +103,10 @@ impl RanksExecutor {
     /// Loading has no deadline: it ends when every rank has loaded or failed.
     fn wait_until_ready(&self) -> Result<(), StartError> {
         for _ in 0..self.steps.len() {
-            if let Ok((_, Reply::NotReady(error))) = self.replies.recv() {
-                return Err(error);
+            match self.replies.recv() {
+                Ok((_, Reply::NotReady(error))) => return Err(error),
+                Ok(_) => {}
+                Err(_) => return Err(StartError::Thread(io::Error::other("a rank ended without a word"))),
             }
         }
         Ok(())
