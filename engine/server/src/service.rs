@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+pub use crate::request::check_defaults;
+
 use crate::backend::{Backend, PlanReport};
 use crate::error::ApiError;
 use crate::metrics::Histograms;

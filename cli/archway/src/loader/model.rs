@@ -12,7 +12,7 @@ use engine::runner::{Engine, EngineConfig, NoText, TextPipeline, TokenizerText};
 use engine::spec::PaceSettings;
 use engine_gpu::collective::SelfTestFailure;
 use engine_server::metrics::Histograms;
-use engine_server::service::{ModelCard, Service};
+use engine_server::service::{ModelCard, Service, check_defaults};
 
 use super::capacity;
 use super::codec::ModelCodec;
@@ -70,6 +70,9 @@ impl Planned {
     /// Loads the weights and starts the engine.
     pub fn load(mut self) -> Result<Service> {
         let mut model = open_model(&self.wanted.path, &open_options(&self.options))?;
+        if let Err(error) = check_defaults(&model.generation) {
+            bail!("generation_config.json beside the weights: {}; mend it, or remove it", error.message);
+        }
         if let Some(tokenizer) = &self.wanted.tokenizer {
             model.tokenizer = Some(Arc::clone(tokenizer));
         }

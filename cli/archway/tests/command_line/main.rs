@@ -234,6 +234,21 @@ fn the_readme_shows_a_plan_as_it_is_printed() {
     assert_eq!(output.status.code(), Some(2), "it shows a refusal");
 }
 
+/// Otherwise every request would be refused for a field that it does not have.
+#[test]
+fn defaults_that_no_request_could_be_sampled_with_end_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let shape = concat!(env!("CARGO_MANIFEST_DIR"), "/../../engine/tests/config/llama-tiny.json");
+    std::fs::copy(shape, folder.path().join("config.json")).unwrap();
+    std::fs::write(folder.path().join("generation_config.json"), r#"{"temperature": -5}"#).unwrap();
+    let folder = folder.path().to_str().unwrap();
+    let (code, _, err) = run(&["serve", folder, "--load-format", "dummy", "--device", "cpu", "--port", "0"]);
+    assert!(
+        code == 2 && err.contains("generation_config.json") && err.contains("`temperature` is -5"),
+        "{code}: {err}"
+    );
+}
+
 /// Numbers that no machine has: an error that says what they may be, whoever set them, and no panic.
 #[test]
 fn numbers_out_of_bounds_are_refused_by_name() {

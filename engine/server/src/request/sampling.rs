@@ -1,5 +1,6 @@
 //! Sampling fields, checked against their ranges.
 
+use engine::load::GenerationDefaults;
 use engine::types::SamplingParams;
 
 use crate::error::ApiError;
@@ -44,17 +45,34 @@ impl Range {
     }
 }
 
+const TEMPERATURE: Range = Range::new(0.0, 100.0);
+const TOP_P: Range = Range::above(0.0, 1.0);
+const MIN_P: Range = Range::new(0.0, 1.0);
+const REPETITION_PENALTY: Range = Range::above(0.0, 100.0);
+
+/// Errors: defaults of a checkpoint with which every request would be refused that does not say better.
+pub fn check_defaults(model: &GenerationDefaults) -> Result<(), ApiError> {
+    TEMPERATURE.check("temperature", model.temperature, 1.0)?;
+    TOP_P.check("top_p", model.top_p, 1.0)?;
+    MIN_P.check("min_p", model.min_p, 0.0)?;
+    REPETITION_PENALTY.check("repetition_penalty", model.repetition_penalty, 1.0)?;
+    if model.max_tokens == Some(0) {
+        return Err(ApiError::invalid("max_new_tokens", "`max_new_tokens` is 0; it must be at least 1"));
+    }
+    Ok(())
+}
+
 /// The sampling parameters of a request, but for `max_tokens` and `logprobs`, which depend on the endpoint.
 pub fn params(fields: &CommonFields, limits: &Limits, service: &Service) -> Result<SamplingParams, ApiError> {
     let (vocabulary, model) = (service.codec.vocabulary(), &service.defaults);
     let penalty = fields.repetition_penalty.or(model.repetition_penalty);
     let params = SamplingParams {
-        temperature: Range::new(0.0, 100.0).check("temperature", fields.temperature.or(model.temperature), 1.0)?,
+        temperature: TEMPERATURE.check("temperature", fields.temperature.or(model.temperature), 1.0)?,
         top_k: fields.top_k.map_or(Ok(model.top_k.unwrap_or(0)), top_k)?,
-        top_p: Range::above(0.0, 1.0).check("top_p", fields.top_p.or(model.top_p), 1.0)?,
-        min_p: Range::new(0.0, 1.0).check("min_p", fields.min_p.or(model.min_p), 0.0)?,
+        top_p: TOP_P.check("top_p", fields.top_p.or(model.top_p), 1.0)?,
+        min_p: MIN_P.check("min_p", fields.min_p.or(model.min_p), 0.0)?,
         seed: fields.seed.map_or_else(ids::draw, i64::cast_unsigned),
-        repetition_penalty: Range::above(0.0, 100.0).check("repetition_penalty", penalty, 1.0)?,
+        repetition_penalty: REPETITION_PENALTY.check("repetition_penalty", penalty, 1.0)?,
         presence_penalty: Range::new(-2.0, 2.0).check("presence_penalty", fields.presence_penalty, 0.0)?,
         frequency_penalty: Range::new(-2.0, 2.0).check("frequency_penalty", fields.frequency_penalty, 0.0)?,
         logit_bias: logit_bias(fields, vocabulary)?,
@@ -193,7 +211,6 @@ pub fn cache_salt(fields: &CommonFields) -> Result<Option<std::sync::Arc<str>>, 
 mod tests {
     use super::*;
     use crate::mock::{self, MockSizes};
-    use engine::load::GenerationDefaults;
 
     /// A service whose vocabulary has 512 tokens.
     fn service() -> Service {
@@ -236,6 +253,21 @@ mod tests {
         let fields = CommonFields { top_k: Some(-1), prompt_logprobs: Some(-1), seed: Some(-1), ..Default::default() };
         let params = params(&fields, &Limits::default(), &service()).unwrap();
         assert_eq!((params.top_k, params.prompt_logprobs, params.seed), (0, None, u64::MAX));
+    }
+
+    #[test]
+    fn defaults_of_a_checkpoint_are_held_to_the_bounds_of_requests() {
+        let none = GenerationDefaults::default();
+        assert!(check_defaults(&none).is_ok());
+        for (wrong, key) in [
+            (GenerationDefaults { temperature: Some(-5.0), ..none.clone() }, "temperature"),
+            (GenerationDefaults { top_p: Some(0.0), ..none.clone() }, "top_p"),
+            (GenerationDefaults { min_p: Some(1.5), ..none.clone() }, "min_p"),
+            (GenerationDefaults { repetition_penalty: Some(0.0), ..none.clone() }, "repetition_penalty"),
+            (GenerationDefaults { max_tokens: Some(0), ..none.clone() }, "max_new_tokens"),
+        ] {
+            assert_eq!(check_defaults(&wrong).unwrap_err().param.as_deref(), Some(key));
+        }
     }
 
     #[test]
