@@ -1,6 +1,5 @@
 //! The GPUs of this machine as a group: which they are, how they are joined, what their kernels are compiled for.
 
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -136,10 +135,8 @@ fn probe_peers(ordinals: &[usize]) -> PeerProbe {
         return PeerProbe::Ok;
     }
     let list: Vec<String> = ordinals.iter().map(ToString::to_string).collect();
-    match program::own() {
-        Ok(program) => {
-            PeerProbe::run(Command::new(program).args(["probe-peers", "--devices", &list.join(",")]), DEADLINE)
-        }
+    match program::again() {
+        Ok(mut program) => PeerProbe::run(program.args(["probe-peers", "--devices", &list.join(",")]), DEADLINE),
         Err(error) => PeerProbe::Failed { why: format!("the program does not find itself: {error}") },
     }
 }

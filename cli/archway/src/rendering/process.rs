@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
 
 use engine::tokenizer::{TemplateError, TemplateSource};
 use serde::Serialize;
@@ -42,7 +42,7 @@ impl Process {
     }
 
     fn spawn() -> io::Result<Self> {
-        let mut child = Command::new(program::own()?)
+        let mut child = program::again()?
             .arg("render-chats")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
