@@ -5,10 +5,21 @@ use serde_json::{Map, Value};
 /// Conversations that a server has rendered at once. A template is a program of the checkpoint's and may take its time.
 pub const RENDERED_AT_ONCE: usize = 4;
 
+/// Why a text or a conversation cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CodecError {
+    /// The client's to mend: the message says what is wrong with it.
+    #[error("{0}")]
+    Input(String),
+    /// No fault of the client's, and it may pass.
+    #[error("{0}")]
+    Server(String),
+}
+
 /// Tokenizer and chat template of the served model. Errors are messages for the client.
 pub trait Codec: Send + Sync + 'static {
     /// Token ids of `text`. `special` adds what the model puts around a text, such as a first token.
-    fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, String>;
+    fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, CodecError>;
 
     /// Text of `tokens`, special tokens included. Bytes that are no UTF-8 become U+FFFD.
     fn decode(&self, tokens: &[u32]) -> Result<String, String>;
@@ -20,7 +31,7 @@ pub trait Codec: Send + Sync + 'static {
     fn token_name(&self, token: u32) -> String;
 
     /// The prompt text of a conversation. A server asks for [`RENDERED_AT_ONCE`] at most at a time.
-    fn render(&self, chat: &Chat) -> Result<String, String>;
+    fn render(&self, chat: &Chat) -> Result<String, CodecError>;
 
     /// Number of token ids, which are all below it.
     fn vocabulary(&self) -> u32;

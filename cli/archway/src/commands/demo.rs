@@ -9,7 +9,7 @@ use clap::Args;
 use engine::plan::printable;
 use engine::types::{RequestEvent, SamplingParams};
 use engine_server::service::Service;
-use engine_server::text::Chat;
+use engine_server::text::{Chat, CodecError};
 use serde_json::json;
 
 use crate::generate::Run;
@@ -62,7 +62,7 @@ fn answer(arguments: &Arguments, service: &Service) -> Result<()> {
         add_generation_prompt: true,
         ..Chat::default()
     };
-    let failed = |message: String| anyhow!("the prompt cannot be read: {message}");
+    let failed = |error: CodecError| anyhow!("the prompt cannot be read: {error}");
     let text = service.codec.render(&chat).map_err(failed)?;
     let prompt = service.codec.encode(&text, false).map_err(failed)?;
     let params =

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::tokenizer::Tokenizer;
-use engine_server::text::{Chat, Codec};
+use engine_server::text::{Chat, Codec, CodecError};
 
 use crate::rendering::TemplatePool;
 
@@ -22,9 +22,10 @@ impl ModelCodec {
 }
 
 impl Codec for ModelCodec {
-    fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, String> {
+    fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, CodecError> {
         // Without its path, which is no business of a client's.
-        self.tokenizer()?.encode(text, special).map_err(|error| error.message)
+        let tokenizer = self.tokenizer().map_err(CodecError::Input)?;
+        tokenizer.encode(text, special).map_err(|error| CodecError::Input(error.message))
     }
 
     fn decode(&self, tokens: &[u32]) -> Result<String, String> {
@@ -39,10 +40,9 @@ impl Codec for ModelCodec {
         String::from_utf8_lossy(&self.token_bytes(token)).into_owned()
     }
 
-    fn render(&self, chat: &Chat) -> Result<String, String> {
-        let template = self.template.as_ref();
-        let template = template.ok_or("the model has no chat template; set --chat-template, or use /v1/completions")?;
-        template.render(chat)
+    fn render(&self, chat: &Chat) -> Result<String, CodecError> {
+        let none = || CodecError::Input("the model has no chat template; use /v1/completions".to_owned());
+        self.template.as_ref().ok_or_else(none)?.render(chat)
     }
 
     fn vocabulary(&self) -> u32 {

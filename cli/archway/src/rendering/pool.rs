@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Result, anyhow};
 use engine::tokenizer::{TemplateError, TemplateSource};
-use engine_server::text::Chat;
+use engine_server::text::{Chat, CodecError};
 
 use super::Conversation;
 use super::process::{Failure, Process};
@@ -25,7 +25,8 @@ impl TemplatePool {
         let path = &source.path;
         let first = Process::start(&source).map_err(|failure| match failure {
             Failure::Template(error) => anyhow::Error::new(error),
-            Failure::Process(what) => {
+            Failure::Lost(why) => anyhow!(why),
+            Failure::Bound(what) => {
                 anyhow!(
                     "{path}: the chat template {what} when it is compiled; mend it, or set another with --chat-template"
                 )
@@ -41,23 +42,26 @@ impl TemplatePool {
         Ok(())
     }
 
-    /// The text of a conversation. Errors, for the client: the template's own, or it went over its bounds. All but the
-    /// template's refusals are for who serves it too, with its path.
-    pub fn render(&self, chat: &Chat) -> Result<String, String> {
+    /// The text of a conversation. Errors, for the client: the template's own, it went over its bounds, or its process was
+    /// taken away. All but the template's refusals are for who serves it too, with its path.
+    pub fn render(&self, chat: &Chat) -> Result<String, CodecError> {
         let conversation = Conversation {
             messages: Cow::Borrowed(&chat.messages),
             add_generation_prompt: chat.add_generation_prompt,
             variables: Cow::Borrowed(&chat.variables),
         };
         self.ask(&conversation).map_err(|failure| {
-            let message = match &failure {
-                Failure::Template(error) => error.to_string(),
-                Failure::Process(what) => format!("the chat template {what} for this conversation; send less"),
+            let error = match &failure {
+                Failure::Template(error) => CodecError::Input(error.to_string()),
+                Failure::Bound(what) => {
+                    CodecError::Input(format!("the chat template {what} for this conversation; send less"))
+                }
+                Failure::Lost(why) => CodecError::Server(format!("{why}; try again")),
             };
             if !matches!(failure, Failure::Template(TemplateError::Refused(_))) {
-                tracing::warn!(template = self.source.path, "{message}");
+                tracing::warn!(template = self.source.path, "{error}");
             }
-            message
+            error
         })
     }
 

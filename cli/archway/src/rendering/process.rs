@@ -1,10 +1,12 @@
 //! One process that renders, as the server sees it.
 
+use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
 
 use engine::tokenizer::{TemplateError, TemplateSource};
+use rustix::process::Signal;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -15,8 +17,10 @@ use crate::program;
 pub enum Failure {
     /// The template says so, or is none.
     Template(TemplateError),
-    /// What the template did to its process; continues the sentence "the chat template ...".
-    Process(String),
+    /// The template went over a bound; continues the sentence "the chat template ...".
+    Bound(String),
+    /// The process was not given, or taken away, by no fault of the template's.
+    Lost(String),
 }
 
 /// A process with a compiled template.
@@ -29,7 +33,7 @@ pub struct Process {
 impl Process {
     /// Starts a process and waits until it has compiled the template.
     pub fn start(source: &TemplateSource) -> Result<Self, Failure> {
-        let unstarted = |error: io::Error| Failure::Process(format!("gets no process of its own ({error})"));
+        let unstarted = |error: io::Error| Failure::Lost(format!("no process for the chat template: {error}"));
         let mut process = Self::spawn().map_err(unstarted)?;
         match process.ask::<Compiled>(source) {
             Ok(Ok(())) => Ok(process),
@@ -79,14 +83,20 @@ impl Process {
 
     /// Why a process gave no answer. Waits for its end, which its own watch brings at the latest.
     pub fn died(self, error: &io::Error) -> Failure {
-        Failure::Process(match self.end() {
-            Ok(status) if status.code() == Some(TOO_SLOW) => format!("takes longer than {} s", MOST_TIME.as_secs()),
-            Ok(status) if status.code().is_none() => {
-                format!("takes more than {} GiB of memory or nests too deeply ({status})", MOST_MEMORY >> 30)
+        let lost =
+            |why: &dyn Display| Failure::Lost(format!("the process for the chat template is gone: {why}, {error}"));
+        let status = match self.end() {
+            Ok(status) => status,
+            Err(error) => return lost(&error),
+        };
+        match (status.code(), status.signal()) {
+            (Some(TOO_SLOW), _) => Failure::Bound(format!("takes longer than {} s", MOST_TIME.as_secs())),
+            // Its own bounds abort it; who kills it from outside wants its memory for something else.
+            (None, Some(signal)) if signal != Signal::KILL.as_raw() => {
+                Failure::Bound(format!("takes more than {} GiB of memory or nests too deeply", MOST_MEMORY >> 30))
             }
-            Ok(status) => format!("gave no answer ({error}; {status})"),
-            Err(status) => format!("gave no answer ({error}; {status})"),
-        })
+            _ => lost(&status),
+        }
     }
 
     /// Tells it that there is nothing more, and waits for its end.

@@ -1,5 +1,6 @@
 //! A server that a test starts.
 
+use std::fs::{self, DirEntry};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -72,6 +73,19 @@ impl Server {
             std::thread::sleep(Duration::from_millis(10));
         }
         panic!("the server does not get ready");
+    }
+
+    /// The processes that the server has started.
+    pub fn children(&self) -> Vec<Pid> {
+        let parent = self.child.id().to_string();
+        let child = |process: DirEntry| {
+            let number = process.file_name().to_str()?.parse().ok()?;
+            let about = fs::read_to_string(process.path().join("stat")).ok()?;
+            // Behind the name in brackets: the state, and the parent.
+            let of = about.rsplit_once(") ")?.1.split(' ').nth(1)?;
+            (of == parent).then(|| Pid::from_raw(number))?
+        };
+        fs::read_dir("/proc").unwrap().filter_map(|process| child(process.ok()?)).collect()
     }
 
     pub fn signal(&self, signal: Signal) {

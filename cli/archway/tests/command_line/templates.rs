@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::run;
@@ -85,6 +86,22 @@ fn a_slow_conversation_keeps_no_other_waiting() {
             assert!(slow.join().unwrap().contains("longer than 10 s"));
         }
     });
+}
+
+/// As the system does where memory is short.
+#[test]
+fn a_process_that_is_killed_is_no_fault_of_the_conversation() {
+    let (_folder, server) = hostile(Path::new(env!("CARGO_BIN_EXE_archway")));
+    let killed = std::thread::scope(|scope| {
+        let slow = scope.spawn(|| ask(&server, "compare"));
+        std::thread::sleep(Duration::from_millis(500));
+        let children = server.children();
+        assert!(!children.is_empty());
+        children.into_iter().for_each(|child| kill_process(child, Signal::KILL).unwrap());
+        slow.join().unwrap()
+    });
+    assert!(killed.starts_with("HTTP/1.1 503") && killed.contains("try again"), "{killed}");
+    assert!(ask(&server, "hello").contains(RENDERED));
 }
 
 /// The server renders by processes of the program that it is, whatever has become of the file.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::text::{Chat, Codec};
+use crate::text::{Chat, Codec, CodecError};
 
 /// The first token of a text.
 const BEGIN: u32 = 256;
@@ -13,7 +13,7 @@ const VOCABULARY: u32 = 512;
 pub struct MockCodec;
 
 impl Codec for MockCodec {
-    fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, String> {
+    fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, CodecError> {
         let begin = special.then_some(BEGIN);
         Ok(begin.into_iter().chain(text.bytes().map(u32::from)).collect())
     }
@@ -34,7 +34,7 @@ impl Codec for MockCodec {
         }
     }
 
-    fn render(&self, chat: &Chat) -> Result<String, String> {
+    fn render(&self, chat: &Chat) -> Result<String, CodecError> {
         let mut text = String::new();
         for message in &chat.messages {
             let field = |name: &str| message.get(name).and_then(Value::as_str).unwrap_or_default();

@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 
 use crate::error::ApiError;
 use crate::service::Service;
-use crate::text::{Chat, Codec, RENDERED_AT_ONCE};
+use crate::text::{Chat, Codec, CodecError, RENDERED_AT_ONCE};
 
 /// Text of this many bytes or more is tokenised away from the threads that serve connections.
 const LONG_TEXT: usize = 16 << 10;
@@ -27,7 +27,7 @@ static CONVERSATIONS: Semaphore = Semaphore::const_new(RENDERED_AT_ONCE);
 pub async fn encode(service: &Service, text: String, special: bool, param: &str) -> Result<Vec<u32>, ApiError> {
     require_length(text.len(), service, param)?;
     let result = apart(service, text.len(), move |codec| codec.encode(&text, special)).await;
-    result.map_err(|message| ApiError::invalid(param, format!("`{param}`: {message}")))
+    result.map_err(|error| refusal(error, param, |message| format!("`{param}`: {message}")))
 }
 
 /// The text of a conversation, errors under the name `messages`. Errors: also messages that are much longer than the
@@ -38,9 +38,17 @@ pub async fn render(service: &Service, chat: Chat) -> Result<String, ApiError> {
     let length = messages.chain(chat.variables.values().map(weight)).sum();
     require_length(length, service, "messages")?;
     let result = in_turn(service, &CONVERSATIONS, move |codec| codec.render(&chat)).await;
-    result.map_err(|message| {
-        ApiError::invalid("messages", format!("the chat template cannot take these messages: {message}"))
+    result.map_err(|error| {
+        refusal(error, "messages", |message| format!("the chat template cannot take these messages: {message}"))
     })
+}
+
+/// 400 for what the client can mend, 503 for what it cannot.
+fn refusal(error: CodecError, param: &str, words: impl FnOnce(String) -> String) -> ApiError {
+    match error {
+        CodecError::Input(message) => ApiError::invalid(param, words(message)),
+        CodecError::Server(message) => ApiError::unavailable("text_unavailable", message),
+    }
 }
 
 /// Bytes of text in a value, and one for everything else.
@@ -57,8 +65,8 @@ fn weight(value: &Value) -> usize {
 async fn apart<T: Send + 'static>(
     service: &Service,
     length: usize,
-    work: impl FnOnce(&dyn Codec) -> Result<T, String> + Send + 'static,
-) -> Result<T, String> {
+    work: impl FnOnce(&dyn Codec) -> Result<T, CodecError> + Send + 'static,
+) -> Result<T, CodecError> {
     if length < LONG_TEXT {
         return work(&*service.codec);
     }
@@ -69,12 +77,12 @@ async fn apart<T: Send + 'static>(
 async fn in_turn<T: Send + 'static>(
     service: &Service,
     turns: &'static Semaphore,
-    work: impl FnOnce(&dyn Codec) -> Result<T, String> + Send + 'static,
-) -> Result<T, String> {
+    work: impl FnOnce(&dyn Codec) -> Result<T, CodecError> + Send + 'static,
+) -> Result<T, CodecError> {
     let codec = Arc::clone(&service.codec);
-    let _turn = turns.acquire().await.map_err(|error| error.to_string())?;
+    let _turn = turns.acquire().await.map_err(|error| CodecError::Server(error.to_string()))?;
     let done = tokio::task::spawn_blocking(move || work(&*codec)).await;
-    done.unwrap_or_else(|error| Err(format!("the text cannot be worked on: {error}")))
+    done.unwrap_or_else(|error| Err(CodecError::Server(format!("the text cannot be worked on: {error}"))))
 }
 
 fn require_length(length: usize, service: &Service, param: &str) -> Result<(), ApiError> {
@@ -162,6 +170,17 @@ mod tests {
             let refused = render(&service, long).await.unwrap_err();
             assert_eq!((refused.param.as_deref(), refused.code), (Some("messages"), Some("context_length_exceeded")));
         }
+    }
+
+    #[test]
+    fn a_fault_of_the_server_is_not_told_to_the_client_as_its_own() {
+        let of = |error: CodecError| {
+            let refused = refusal(error, "messages", |message| format!("cannot take: {message}"));
+            (refused.status.as_u16(), refused.param, refused.message)
+        };
+        let input = of(CodecError::Input("too deep".to_owned()));
+        assert_eq!(input, (400, Some("messages".to_owned()), "cannot take: too deep".to_owned()));
+        assert_eq!(of(CodecError::Server("killed".to_owned())), (503, None, "killed".to_owned()));
     }
 
     #[test]

@@ -209,8 +209,8 @@ fn encode(service: &Service, text: &str) -> Result<Vec<u32>> {
         add_generation_prompt: true,
         ..Chat::default()
     };
-    let text = service.codec.render(&chat).map_err(anyhow::Error::msg)?;
-    service.codec.encode(&text, false).map_err(anyhow::Error::msg)
+    let text = service.codec.render(&chat)?;
+    Ok(service.codec.encode(&text, false)?)
 }
 
 /// Answers every prompt, some at once; also the answers.
