@@ -8,7 +8,12 @@ use engine::plan::printable;
 
 /// The standard macro panics where stdout cannot be written.
 macro_rules! println {
-    ($($text:tt)*) => { $crate::output::line(::std::format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::output::data(::std::format_args!($($text)*), "\n") };
+}
+
+/// The same, without an end of the line.
+macro_rules! print {
+    ($($text:tt)*) => { $crate::output::data(::std::format_args!($($text)*), "") };
 }
 
 /// The standard macro panics where stderr cannot be written.
@@ -21,10 +26,10 @@ pub fn talk(text: Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "{}", printable(&text.to_string()));
 }
 
-/// Writes a line. A reader that has gone wants no more, so the program ends; anything else is an error, exit code 2.
-pub fn line(text: Arguments<'_>) {
+/// Writes data. A reader that has gone wants no more, so the program ends; anything else is an error, exit code 2.
+pub fn data(text: Arguments<'_>, end: &str) {
     let mut stdout = io::stdout().lock();
-    if let Err(error) = writeln!(stdout, "{}", printable(&text.to_string())).and_then(|()| stdout.flush()) {
+    if let Err(error) = write!(stdout, "{}{end}", printable(&text.to_string())).and_then(|()| stdout.flush()) {
         if error.kind() == ErrorKind::BrokenPipe {
             process::exit(0);
         }

@@ -195,6 +195,7 @@ fn benchmarks_refuse_numbers_by_name() {
         ("serve", "--max-concurrency", &huge),
         ("serve", "--max-concurrency", "0"),
         ("serve", "--num-prompts", &huge),
+        ("serve", "--base-url", "127.0.0.1:8000"),
         ("frontend", "--duration", "1e300"),
         ("frontend", "--duration", "0"),
         ("frontend", "--warmup", "inf"),

@@ -1,12 +1,10 @@
 //! `archway demo`: a first answer on a fresh machine.
 
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Result, anyhow, ensure};
 use clap::Args;
-use engine::plan::printable;
 use engine::types::{RequestEvent, SamplingParams};
 use engine_server::service::Service;
 use engine_server::text::{Chat, CodecError};
@@ -73,17 +71,15 @@ fn answer(arguments: &Arguments, service: &Service) -> Result<()> {
     let reading = progress::spinner(&format!("reading the prompt, {length} tokens"));
     let mut run = Run::start(service.backend.as_ref(), vec![prompt], &params, 1)?;
     let (mut tokens, mut first, mut last) = (0, None, start);
-    let mut out = std::io::stdout().lock();
     while let Some(timed) = run.next()? {
         let RequestEvent::Output { tokens: new, text, .. } = timed.event else { continue };
         reading.finish_and_clear();
         tokens += new.len();
         first.get_or_insert((timed.at, new.len()));
         last = timed.at;
-        write!(out, "{}", printable(&text))?;
-        out.flush()?;
+        print!("{text}");
     }
-    writeln!(out)?;
+    println!("");
     let Some((first, with_first)) = first else { return Ok(()) };
     let prefill = (first - start).as_secs_f64();
     eprintln!("prompt: {length} tokens in {prefill:.3} s ({:.1} tokens/s)", length as f64 / prefill);

@@ -193,21 +193,26 @@ fn the_demo_streams_to_stdout_and_talks_to_stderr() {
 /// A reader that has gone ends the program quietly, a full disk with an error.
 #[test]
 fn stdout_that_cannot_be_written_is_no_panic() {
-    let plan = || {
-        let mut command = archway();
-        command.args(["plan", concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/shapes/llama-3.1-8b.json")]);
-        command.args(["--gpu", "h200"]).stderr(Stdio::piped());
-        command
-    };
-    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let output = plan().stdout(full).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("cannot write to stdout"), "{said}");
-    let (reader, writer) = std::io::pipe().unwrap();
-    drop(reader);
-    let output = plan().stdout(writer).output().unwrap();
-    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+    let shape = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/shapes/llama-3.1-8b.json");
+    for line in [
+        &["plan", shape, "--gpu", "h200"][..],
+        &["plan", shape, "--gpu", "h200", "--json"],
+        &["doctor"],
+        &["config", "show"],
+        &["demo", "--mock-engine", "hello"],
+        &["bench", "throughput", "--mock-engine", "--num-prompts", "1", "--output-len", "2"],
+    ] {
+        let to = |stdout: Stdio| archway().args(line).stdout(stdout).stderr(Stdio::piped()).output().unwrap();
+        let output = to(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap().into());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{line:?}: {said}");
+        assert!(said.contains("cannot write to stdout"), "{line:?}: {said}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = to(writer.into());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(0) && !said.contains("error"), "{line:?}: {said}");
+    }
 }
 
 #[test]

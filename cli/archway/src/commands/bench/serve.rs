@@ -121,6 +121,8 @@ async fn bench(arguments: &Arguments) -> Result<ExitCode> {
 async fn target(arguments: &Arguments) -> Result<(Target, u32)> {
     let client = Client::new();
     let base = arguments.base_url.trim_end_matches('/').trim_end_matches("/v1").to_owned();
+    let known = ["http://", "https://"].iter().any(|scheme| base.starts_with(scheme));
+    ensure!(known, "--base-url {base}: give it as http://HOST:PORT, as `archway serve` prints it");
     let get = async |path: &str| -> Result<Value> {
         let mut request = client.get(format!("{base}{path}"));
         if let Some(key) = &arguments.api_key {
