@@ -37,7 +37,6 @@ __device__ __forceinline__ void attend_near(const AttentionArguments& a, float* 
     __shared__ __align__(8) u64 arrived;
     if (threadIdx.x == 0) {
         prepare_parts(&arrived);
-        barrier_expect(&arrived, room.bytes());
     }
     __syncwarp();
     // Nobody writes to a block's shared memory before it has started, and has used what it put there itself.
@@ -134,6 +133,10 @@ __device__ __forceinline__ void attend_near(const AttentionArguments& a, float* 
     room.keep(sums);
     __syncthreads();
     room.send(&arrived);
+    // The block has met since the barrier was made. Parts that came before this are counted all the same.
+    if (threadIdx.x == 0) {
+        barrier_expect(&arrived, room.bytes());
+    }
     await_parts(&arrived, 0);
     room.finish([&](u32 pair) {
         // Mostly there is one row.

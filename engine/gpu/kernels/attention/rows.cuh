@@ -207,6 +207,10 @@ __device__ __forceinline__ bool attend_some(
     });
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
     memory.send(sums.output, make_float4(largest.x, sums.weights.values[0], largest.y, sums.weights.values[2]));
+    // The block has met since the barrier was made. Parts that came before this are counted all the same.
+    if (threadIdx.x == 0) {
+        barrier_expect(&memory.barrier, PART_BYTES);
+    }
     await_parts(&memory.barrier, turn.parity);
     RowsResult result = memory.put_together();
     if (turn.done > 0) {
@@ -240,9 +244,6 @@ __device__ __forceinline__ void attend_rows_of(const AttentionArguments& a, Rows
     bool more = NearTile(a, turn.tile + tiles, each).there;
 #pragma unroll 1
     for (;; turn.parity ^= 1) {
-        if (threadIdx.x == 0) {
-            barrier_expect(&memory.barrier, PART_BYTES);
-        }
         if (attend_some(a, memory, tile, turn)) {
             if (!more) {
                 return;
