@@ -20,7 +20,7 @@ struct StageProducts : Stages<FORM, GATED> {
     // A lane's activations of a chunk.
     using Inputs = Vector16[BLOCKS][INPUT_TILES];
     // Where few warps multiply, products go to two sums in turns: neither waits for the other.
-    static constexpr u32 CHAINS = FORM::WARPS < 16 && FORM::PER_MULTIPROCESSOR != 2 ? 2 : 1;
+    static constexpr u32 CHAINS = FORM::WARPS < 16 && FORM::PER_MULTIPROCESSOR != 2 && GROUPS < 3 ? 2 : 1;
     using TileSums = Sums[GROUPS][CHAINS][INPUT_TILES];
     // Whether columns come in whole shares: a warp has all of its own of a chunk, or none.
     static constexpr bool WHOLE = FORM::HELD || FORM::PER_MULTIPROCESSOR == 1;
@@ -29,6 +29,8 @@ struct StageProducts : Stages<FORM, GATED> {
     static constexpr bool TURNED = FORM::HELD && INPUT_TILES == 2;
 
     InputRows<INPUT_TILES> rows;
+    // Of kept rows in shared memory: the chunks in their order, each warp its share of them.
+    bf16* kept;
 
     __device__ __forceinline__ u32 own_columns() const {
         return threadIdx.x / WARP * SHARE + 8 * (threadIdx.x % 4);
@@ -39,6 +41,37 @@ struct StageProducts : Stages<FORM, GATED> {
         for (u32 block = 0; block < BLOCKS; ++block) {
             rows.load(a, inputs[block], chunk * COLUMNS + own_columns() + block * BLOCK);
         }
+    }
+
+    // Where a lane has its 16 bytes of a block of the chunk that is `ordinal` in the order.
+    __device__ __forceinline__ bf16* kept_at(u32 ordinal, u32 block) const {
+        return kept + ordinal * COLUMNS + own_columns() + block * BLOCK;
+    }
+
+    // A lane's part of what its warp keeps of a row in shared memory: the eight groups of lanes would read the same, so each reads
+    // other blocks.
+    static constexpr u32 DEALT = FORM::IN_SHARED ? FORM::KEPT * BLOCKS / 8 : 1;
+    static_assert(!FORM::IN_SHARED || FORM::KEPT * BLOCKS % 8 == 0, "every group of lanes has as many blocks");
+    using Part = Vector16[DEALT][INPUT_TILES];
+
+    static __device__ __forceinline__ u32 dealt(u32 i) {
+        return 8 * i + threadIdx.x % WARP / 4;
+    }
+
+    __device__ __forceinline__ void load_part(Part& part) const {
+#pragma unroll
+        for (u32 i = 0; i < DEALT; ++i) {
+            u32 ordinal = dealt(i) / BLOCKS, block = dealt(i) % BLOCKS;
+            rows.load(a, part[i], chunk_at(ordinal < chunks ? ordinal : 0) * COLUMNS + own_columns() + block * BLOCK);
+        }
+    }
+
+    __device__ __forceinline__ void keep(const Part& part) const {
+#pragma unroll
+        for (u32 i = 0; i < DEALT; ++i) {
+            store16(kept_at(dealt(i) / BLOCKS, dealt(i) % BLOCKS), part[i][0]);
+        }
+        __syncwarp();
     }
 
     // Of a lane's words from `word` on, of both tiles of inputs.
@@ -104,16 +137,19 @@ struct StageProducts : Stages<FORM, GATED> {
     }
 
     __device__ __forceinline__ u32 multiply_stage(
-        Sums (&sums)[CHAINS][INPUT_TILES], const Inputs& inputs, u32 place, u32 chunk) const {
+        Sums (&sums)[CHAINS][INPUT_TILES], const Inputs& inputs, u32 place, u32 chunk, u32 ordinal) const {
         const u8* from = stages + place * Base::STAGE_BYTES + threadIdx.x % WARP / 4 * ROW_BYTES + own_columns() * 2;
         u32 read = 0;
         if (!WHOLE || chunk * COLUMNS + threadIdx.x / WARP * SHARE < a.columns) {
 #pragma unroll
             for (u32 block = 0; block < BLOCKS; block += 2) {
+                u32 column = chunk * COLUMNS + own_columns() + block * BLOCK;
                 if constexpr (TURNED) {
                     multiply_turned(sums, inputs + block, from + block * BLOCK * 2, read);
+                } else if constexpr (FORM::IN_SHARED) {
+                    Vector16 pair[2][INPUT_TILES] = {{load16(kept_at(ordinal, block))}, {load16(kept_at(ordinal, block + 1))}};
+                    multiply_pair(sums, pair, from + block * BLOCK * 2, column, read);
                 } else {
-                    u32 column = chunk * COLUMNS + own_columns() + block * BLOCK;
                     multiply_pair(sums, inputs + block, from + block * BLOCK * 2, column, read);
                 }
             }

@@ -7,15 +7,19 @@
 
 #if ARCHWAY_HAS_TMA
 
+// Where a block has activations. CHUNKS: in registers those of the chunk of columns at hand and of the ones behind it; REGISTERS
+// and SHARED: whole rows for good.
+enum class Keeps { CHUNKS, REGISTERS, SHARED };
+
 // For up to INPUTS rows of activations. A stage is COLUMNS columns of 16 rows of the weight, of which each of WARPS warps
-// multiplies its share; a tile is GROUPS times 16 rows. The activations of KEPT chunks of columns are in registers: with HELD
-// for good, so that there is room for whole rows of them, otherwise those of the chunk at hand and of the ones behind it.
-template <u32 INPUTS_, u32 WARPS_, u32 COLUMNS_, u32 STAGES_, u32 KEPT_, bool HELD_, u32 GROUPS_, u32 PER_MULTIPROCESSOR_>
+// multiplies its share; a tile is GROUPS times 16 rows. The activations of KEPT chunks of columns are kept.
+template <u32 INPUTS_, u32 WARPS_, u32 COLUMNS_, u32 STAGES_, u32 KEPT_, Keeps KEEPS, u32 GROUPS_, u32 PER_MULTIPROCESSOR_>
 struct Form {
     static constexpr u32 INPUTS = INPUTS_, WARPS = WARPS_, COLUMNS = COLUMNS_, STAGES = STAGES_, KEPT = KEPT_;
     // Tiles of 8 rows of activations.
     static constexpr u32 INPUT_TILES = (INPUTS + 7) / 8;
-    static constexpr bool HELD = HELD_;
+    static constexpr bool HELD = KEEPS != Keeps::CHUNKS, IN_SHARED = KEEPS == Keeps::SHARED;
+    static_assert(!IN_SHARED || INPUTS == 1, "more rows would take the stages' room");
     static constexpr u32 GROUPS = GROUPS_, PER_MULTIPROCESSOR = PER_MULTIPROCESSOR_;
     // Activations of 16 rows take more registers than the block's share for every thread. So the warp that orders is one of a
     // group of four, which hand theirs to those that multiply.

@@ -5,7 +5,7 @@
 
 #if ARCHWAY_HAS_TMA
 
-DEFINE(8, 8, 8, 512, 6, 1, false, 1, 3)
-DEFINE(16, 16, 8, 512, 5, 1, false, 1, 2)
+DEFINE(8, 8, 8, 512, 6, 1, Keeps::CHUNKS, 1, 3)
+DEFINE(16, 16, 8, 512, 5, 1, Keeps::CHUNKS, 1, 2)
 
 #endif

@@ -12,8 +12,10 @@ struct Streamed : StageProducts<FORM, GATED> {
     using Base = StageProducts<FORM, GATED>;
     using typename Base::Inputs, typename Base::Tile, typename Base::TileSums;
     using Base::a, Base::await, Base::chunk_at, Base::chunks, Base::load, Base::multiply_stage, Base::release, Base::shared;
+    using typename Base::Part;
+    using Base::keep, Base::load_part;
     using Base::CHAINS, Base::GROUPS, Base::INPUT_TILES, Base::STAGES, Base::THREADS, Base::TURNED;
-    static constexpr u32 KEPT = FORM::KEPT;
+    static constexpr u32 KEPT = FORM::KEPT, IN_REGISTERS = FORM::IN_SHARED ? 1 : KEPT;
 
     // Whether the largest output of each row may be chosen: with more rows there are no registers for it. The twin of
     // `Size::chooses` in src/kernels/product/size.rs.
@@ -35,22 +37,27 @@ struct Streamed : StageProducts<FORM, GATED> {
 
     float* sums_of_warps;
 
-    // A tile's groups of rows are stored at once, each by its share of the threads, in a turn or two.
-    static constexpr u32 STORING = THREADS / GROUPS;
-    static constexpr u32 TURNS = (Tile::OUTPUTS * FORM::INPUTS + STORING - 1) / STORING;
+    // A tile's groups of rows are stored at once, one behind the other, in as many turns as it takes all threads.
+    static constexpr u32 OF_GROUP = Tile::OUTPUTS * FORM::INPUTS;
+    static constexpr u32 TURNS = (GROUPS * OF_GROUP + THREADS - 1) / THREADS;
     using Befores = Before[TURNS];
 
-    // The thread's group of rows of a tile.
-    static __device__ __forceinline__ u32 own_group() {
-        return GROUPS == 1 ? 0 : threadIdx.x / STORING;
-    }
+    // What a thread stores in a turn: the group of rows, which is none behind the last one, and the place in it.
+    struct Place {
+        u32 group, index;
+
+        __device__ __forceinline__ explicit Place(u32 turn)
+            : group((threadIdx.x + turn * THREADS) / OF_GROUP), index((threadIdx.x + turn * THREADS) % OF_GROUP) {}
+    };
 
     // What is in the residual stream at the thread's outputs in a tile.
     __device__ __forceinline__ void load_before(Befores& before, u32 tile) const {
 #pragma unroll
         for (u32 turn = 0; turn < TURNS; ++turn) {
-            u32 row, input, output, index = threadIdx.x % STORING + turn * STORING;
-            if (!GATED && a.residual != nullptr && Tile::place(a, tile * GROUPS + own_group(), index, row, input, output)) {
+            Place at(turn);
+            u32 row, input, output;
+            bool adds = !GATED && a.residual != nullptr && at.group < GROUPS;
+            if (adds && Tile::place(a, tile * GROUPS + at.group, at.index, row, input, output)) {
                 before[turn].load(a, input, output);
             }
         }
@@ -87,7 +94,7 @@ struct Streamed : StageProducts<FORM, GATED> {
             }
         }
         meet();
-        store(at, tile, buffer + own_group() * Tile::FLOATS, before);
+        store(at, tile, buffer, before);
         ++at.finished;
     }
 
@@ -98,26 +105,30 @@ struct Streamed : StageProducts<FORM, GATED> {
                 at.best = rank > at.best ? rank : at.best;
             }
         };
-        constexpr u32 ALL = TURNS * STORING;
 #pragma unroll
         for (u32 turn = 0; turn < TURNS; ++turn) {
+            Place to(turn);
+            if (to.group >= GROUPS) {
+                break;
+            }
             auto before_sum = [&](u32, u32) { return before[turn]; };
-            u32 first = threadIdx.x % STORING + turn * STORING;
-            Tile::store(a, buffer, shared.factors, tile * GROUPS + own_group(), first, ALL, before_sum, see);
+            const float* sums = buffer + to.group * Tile::FLOATS;
+            Tile::store(a, sums, shared.factors, tile * GROUPS + to.group, to.index, OF_GROUP, before_sum, see);
         }
     }
 
     // The threads of a row of activations and a group of rows of the weight are neighbours.
     __device__ __forceinline__ void choose(u64 best) const {
         static_assert(TURNS == 1, "a thread has seen outputs of one row of activations");
+        Place at(0);
         constexpr u32 OUTPUTS = Tile::OUTPUTS;
 #pragma unroll
         for (u32 distance = OUTPUTS / 2; distance > 0; distance /= 2) {
             u64 other = __shfl_xor_sync(ALL_LANES, best, distance);
             best = other > best ? other : best;
         }
-        u32 row = threadIdx.x % STORING / OUTPUTS;
-        if (threadIdx.x % OUTPUTS == 0 && row < a.count) {
+        u32 row = at.index / OUTPUTS;
+        if (at.group < GROUPS && threadIdx.x % OUTPUTS == 0 && row < a.count) {
             a.choice.give(row, best, gridDim.x * GROUPS);
         }
     }
@@ -126,13 +137,14 @@ struct Streamed : StageProducts<FORM, GATED> {
     // behind it. FRESH: they were asked for, those of the next chunk were not. `read`: what came last.
     template <u32 AT, bool FRESH>
     __device__ __forceinline__ void multiply_kept(
-        u32 first, Cursor& at, Inputs (&inputs)[KEPT], TileSums& sums, u32 read) const {
+        u32 first, Cursor& at, Inputs (&inputs)[IN_REGISTERS], TileSums& sums, u32 read) const {
         u32 ordinal = first + AT;
         if (ordinal >= chunks) {
             return;
         }
+        Inputs& here = inputs[AT % IN_REGISTERS];
         if constexpr (FRESH) {
-            await(inputs[AT], read);
+            await(here, read);
             if constexpr (AT + 1 < KEPT) {
                 load(inputs[AT + 1], chunk_at(AT + 1 < chunks ? AT + 1 : 0));
             }
@@ -140,12 +152,12 @@ struct Streamed : StageProducts<FORM, GATED> {
 #pragma unroll
         for (u32 group = 0; group < GROUPS; ++group) {
             barrier_wait(shared.full + at.turn.place, at.turn.parity);
-            read = multiply_stage(sums[group], inputs[AT], at.turn.place, chunk_at(ordinal));
+            read = multiply_stage(sums[group], here, at.turn.place, chunk_at(ordinal), ordinal);
             release(at.turn, read);
         }
         if constexpr (!FORM::HELD) {
             // From a cache, before the weights are waited for: of this tile, or of the next one, which begins as this one.
-            load(inputs[AT], chunk_at(ordinal + KEPT < chunks ? ordinal + KEPT : AT < chunks ? AT : 0));
+            load(here, chunk_at(ordinal + KEPT < chunks ? ordinal + KEPT : AT < chunks ? AT : 0));
         }
         if constexpr (AT + 1 < KEPT) {
             multiply_kept<AT + 1, FRESH>(first, at, inputs, sums, read);
@@ -155,7 +167,7 @@ struct Streamed : StageProducts<FORM, GATED> {
     // The block's next tile; false behind the last. `before` is that of the block's first.
     template <bool FRESH>
     __device__ __forceinline__ bool work(
-        Cursor& at, Inputs (&inputs)[KEPT], TileSums& sums, Befores& before) const {
+        Cursor& at, Inputs (&inputs)[IN_REGISTERS], TileSums& sums, Befores& before) const {
         barrier_wait(shared.full + at.turn.place, at.turn.parity);
         u32 tile = shared.tile_of[at.turn.place];
         if (tile == NONE) {
@@ -179,10 +191,15 @@ struct Streamed : StageProducts<FORM, GATED> {
         // free sooner, and weights find a way between them.
         constexpr bool GRADUAL = FORM::HELD && FORM::INPUTS > 1 && (!FORM::GROWS || REGISTERS_MOVE);
         Cursor at;
-        Inputs inputs[KEPT];
+        Inputs inputs[IN_REGISTERS];
+        Part part;
+        if constexpr (FORM::IN_SHARED) {
+            load_part(part);
+        } else {
 #pragma unroll
-        for (u32 kept = 0; kept < (GRADUAL ? 1 : KEPT); ++kept) {
-            load(inputs[kept], chunk_at(kept < chunks ? kept : 0));
+            for (u32 kept = 0; kept < (GRADUAL ? 1 : KEPT); ++kept) {
+                load(inputs[kept], chunk_at(kept < chunks ? kept : 0));
+            }
         }
         Befores before;
         // Of the first tile, while activations come; turned products have no registers to spare.
@@ -190,6 +207,9 @@ struct Streamed : StageProducts<FORM, GATED> {
             load_before(before, blockIdx.x);
         }
         Tile::prepare(a, shared.factors);
+        if constexpr (FORM::IN_SHARED) {
+            keep(part);
+        }
         TileSums sums = {};
         if (!GRADUAL || work<true>(at, inputs, sums, before)) {
             while (work<false>(at, inputs, sums, before)) {
@@ -240,7 +260,8 @@ __device__ __forceinline__ void streamed(const ProductArguments& a) {
     float* sums = reinterpret_cast<float*>(storage + FORM::STAGES * Kernel::STAGE_BYTES);
     Tickets tickets = {a.launch, ceiling_divide(a.outputs, Kernel::Tile::OUTPUTS * FORM::GROUPS)};
     Stages<FORM, GATED> stages = {a, storage, barriers, tickets, ceiling_divide(a.columns, FORM::COLUMNS)};
-    StageProducts<FORM, GATED> products = {stages, InputRows<FORM::INPUT_TILES>(a)};
+    bf16* kept = reinterpret_cast<bf16*>(sums + (FORM::GROUPS == 1 ? 2 : FORM::GROUPS) * Kernel::Tile::FLOATS);
+    StageProducts<FORM, GATED> products = {stages, InputRows<FORM::INPUT_TILES>(a), kept};
     Kernel{products, sums}.run();
 }
 

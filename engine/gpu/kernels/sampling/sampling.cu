@@ -11,6 +11,27 @@ struct ArgmaxArguments {
 
 constexpr u32 ARGMAX_THREADS = 256;
 
+// Loads of a thread that are under way together.
+constexpr u32 UNDER_WAY = 8;
+
+// Visits the ids `first, first + step, …` below `end`, with their logits.
+template <typename Visit>
+__device__ __forceinline__ void each_logit(const float* logits, u32 first, u32 end, u32 step, Visit visit) {
+    for (u32 base = first; base < end; base += step * UNDER_WAY) {
+        float values[UNDER_WAY];
+#pragma unroll
+        for (u32 i = 0; i < UNDER_WAY; ++i) {
+            values[i] = base + i * step < end ? logits[base + i * step] : 0.0f;
+        }
+#pragma unroll
+        for (u32 i = 0; i < UNDER_WAY; ++i) {
+            if (base + i * step < end) {
+                visit(values[i], base + i * step);
+            }
+        }
+    }
+}
+
 // Blocks in x share a row; y is the row. The block that comes last writes the token.
 extern "C" __global__ void __launch_bounds__(ARGMAX_THREADS) argmax(ArgmaxArguments a) {
     __shared__ u64 scratch[ARGMAX_THREADS / WARP];
@@ -19,10 +40,10 @@ extern "C" __global__ void __launch_bounds__(ARGMAX_THREADS) argmax(ArgmaxArgume
     u32 row = blockIdx.y;
     const float* logits = a.logits + static_cast<u64>(row) * a.vocabulary;
     u64 best = 0;
-    for (u32 id = blockIdx.x * blockDim.x + threadIdx.x; id < a.vocabulary; id += gridDim.x * blockDim.x) {
-        u64 rank = rank_of(logits[id], id);
+    each_logit(logits, blockIdx.x * blockDim.x + threadIdx.x, a.vocabulary, gridDim.x * blockDim.x, [&](float logit, u32 id) {
+        u64 rank = rank_of(logit, id);
         best = rank > best ? rank : best;
-    }
+    });
     best = block_max(best, scratch);
     if (threadIdx.x == 0) {
         a.choice.give(row, best, gridDim.x);
@@ -69,27 +90,6 @@ struct Row {
     __device__ __forceinline__ float likelihood(float logit) const { return exact_exp2(z(logit)); }
     __device__ __forceinline__ u64 weight(float logit) const { return fixed_point(likelihood(logit)); }
 };
-
-// Loads of a thread that are under way together.
-constexpr u32 UNDER_WAY = 8;
-
-// Visits the ids `first, first + step, …` below `end`, with their logits.
-template <typename Visit>
-__device__ __forceinline__ void each_logit(const float* logits, u32 first, u32 end, u32 step, Visit visit) {
-    for (u32 base = first; base < end; base += step * UNDER_WAY) {
-        float values[UNDER_WAY];
-#pragma unroll
-        for (u32 i = 0; i < UNDER_WAY; ++i) {
-            values[i] = base + i * step < end ? logits[base + i * step] : 0.0f;
-        }
-#pragma unroll
-        for (u32 i = 0; i < UNDER_WAY; ++i) {
-            if (base + i * step < end) {
-                visit(values[i], base + i * step);
-            }
-        }
-    }
-}
 
 // Tokens to look at: those near the top, or the whole row.
 struct Tokens {

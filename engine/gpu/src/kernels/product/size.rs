@@ -31,13 +31,14 @@ struct Names {
     gated: &'static str,
 }
 
-/// Of a streamed kernel's block: columns of a stage, how many stages, warps that multiply, the others, of which one orders, and
-/// blocks on a multiprocessor.
+/// Of a streamed kernel's block: columns of a stage, how many stages, warps that multiply, the others, of which one orders,
+/// columns of a row that stays in shared memory, and blocks on a multiprocessor.
 struct Stages {
     columns: u32,
     stages: u32,
     warps: u32,
     others: u32,
+    kept: u32,
     resident: u32,
 }
 
@@ -49,11 +50,13 @@ enum Worth {
     Large,
     /// So many bytes of weights per multiprocessor, and rows that the registers of two blocks hold.
     Short(u64),
-    /// Weights for one block per multiprocessor, and rows that its registers hold.
-    Held,
+    /// So many bytes of weights per multiprocessor, for one block on each that may have, and rows that it holds.
+    Held(u64),
     /// Weights for one block per multiprocessor, and tiles for nearly every multiprocessor.
     Wide,
-    /// The same, but no more than one for each where registers would hold the rows.
+    /// The same, but no more than one for each.
+    OneEach,
+    /// The same, but more than one for each where registers would not hold the rows.
     Once,
     /// The same with tiles of 16 rows.
     Deep,
@@ -63,6 +66,8 @@ enum Worth {
 /// block has on their way at a time, below which two smaller blocks are faster.
 const WORTH_STREAMING: u64 = 48 * 1024;
 const WORTH_ONE_BLOCK: u64 = 192 * 1024;
+/// Those from which it is worth more that another block stands beside one than that it starts a little sooner.
+const WORTH_ROOM: u64 = 320 * 1024;
 /// Longest rows of activations that stay in registers, of one block per multiprocessor and of two.
 const HELD_COLUMNS: u32 = 4096;
 const SHORT_COLUMNS: u32 = 2048;
@@ -77,8 +82,10 @@ impl Size {
 
     /// Weights go to shared memory, `stages` times `columns` columns of 16 rows, for `warps` warps; another one orders them.
     const fn streamed(names: Names, inputs: u32, rows: u32, stages: Stages, worth: Worth) -> Self {
-        let (Names { unit, plain, gated }, Stages { columns, stages, warps, others, resident }) = (names, stages);
-        let shared = stages * 16 * 2 * columns + 2 * sums(inputs, 16, warps);
+        let (Names { unit, plain, gated }, Stages { columns, stages, warps, others, kept, resident }) = (names, stages);
+        // Of one group of rows two turns, of several one of each.
+        let buffers = if rows == 16 { 2 } else { rows / 16 };
+        let shared = stages * 16 * 2 * columns + buffers * sums(inputs, 16, warps) + 2 * kept;
         let (threads, share) = ((warps + others) * 32, columns / warps);
         Self { unit, plain, gated, inputs, rows, resident, threads, shared, share, worth }
     }
@@ -100,7 +107,7 @@ impl Size {
         // A warp has all of its columns of a stage, or none.
         let whole = product.columns.is_multiple_of(self.share);
         let one_block = large(WORTH_ONE_BLOCK) && whole;
-        let held = one_block && product.columns <= HELD_COLUMNS;
+        let held = |least: u64| large(least) && whole && product.columns <= HELD_COLUMNS;
         let tiles = self.tiles(product, gated);
         let filled = 10 * u64::from(tiles) >= 9 * u64::from(multiprocessors);
         let once = tiles <= multiprocessors || product.columns > HELD_COLUMNS;
@@ -109,8 +116,9 @@ impl Size {
                 Worth::Any => true,
                 Worth::Large => large(WORTH_STREAMING),
                 Worth::Short(least) => large(least) && whole && product.columns <= SHORT_COLUMNS,
-                Worth::Held => held,
+                Worth::Held(least) => held(least),
                 Worth::Wide => one_block && filled,
+                Worth::OneEach => one_block && filled && tiles <= multiprocessors,
                 Worth::Once => one_block && filled && once,
                 Worth::Deep => one_block,
             }
@@ -131,29 +139,35 @@ pub(super) const DIRECT: [Size; 4] = [
 ];
 
 /// The fastest first. Stages: as many as leave room for a block of attention, but where registers leave none.
-pub(super) const STREAMED: [Size; 13] = [
-    held(["streamed_short_1", "streamed_gated_short_1"], 1, SHORT, Worth::Short(WORTH_STREAMING)),
-    held(["streamed_held_1", "streamed_gated_held_1"], 1, one_block(6, 8), Worth::Held),
+pub(super) const STREAMED: [Size; 15] = [
+    held(["streamed_short_1", "streamed_gated_short_1"], 1, LIGHT_SHORT, Worth::Short(WORTH_STREAMING)),
+    held(["streamed_light_1", "streamed_gated_light_1"], 1, LIGHT, Worth::Held(WORTH_ROOM)),
+    held(["streamed_held_1", "streamed_gated_held_1"], 1, one_block(6, 8), Worth::Held(WORTH_ONE_BLOCK)),
     wide(["streamed_wide_1", "streamed_gated_wide_1"], 1, 32, one_block(6, 8), Worth::Wide),
-    wide(["streamed_deep_1", "streamed_gated_deep_1"], 1, 16, one_block(6, 16), Worth::Deep),
+    wide(["streamed_deep_1", "streamed_gated_deep_1"], 1, 16, one_block(4, 8), Worth::Deep),
     held(["streamed_short_8", "streamed_gated_short_8"], 8, SHORT, Worth::Short(WORTH_ONE_BLOCK)),
-    held(["streamed_held_8", "streamed_gated_held_8"], 8, one_block(6, 8), Worth::Held),
+    held(["streamed_held_8", "streamed_gated_held_8"], 8, one_block(6, 8), Worth::Held(WORTH_ONE_BLOCK)),
     wide(["streamed_wide_8", "streamed_gated_wide_8"], 8, 32, one_block(6, 8), Worth::Wide),
     wide(["streamed_deep_8", "streamed_gated_deep_8"], 8, 16, one_block(4, 8), Worth::Deep),
     two_blocks(["streamed_8", "streamed_gated_8"], 8, 6),
+    wide(["streamed_broad_16", "streamed_gated_broad_16"], 16, 48, one_block(5, 8), Worth::OneEach),
     wide(["streamed_wide_16", "streamed_gated_wide_16"], 16, 32, one_block(5, 8), Worth::Once),
-    held(["streamed_held_16", "streamed_gated_held_16"], 16, GROWING, Worth::Held),
+    held(["streamed_held_16", "streamed_gated_held_16"], 16, GROWING, Worth::Held(WORTH_ONE_BLOCK)),
     wide(["streamed_deep_16", "streamed_gated_deep_16"], 16, 16, one_block(5, 16), Worth::Deep),
     two_blocks(["streamed_16", "streamed_gated_16"], 16, 5),
 ];
 
-const SHORT: Stages = Stages { columns: 1024, stages: 3, warps: 8, others: 1, resident: 2 };
+const SHORT: Stages = Stages { resident: 2, ..one_block(3, 8) };
+
+/// The same, and for whole rows, with a row in shared memory, so that registers are left for other blocks.
+const LIGHT_SHORT: Stages = Stages { kept: SHORT_COLUMNS, resident: 3, ..one_block(2, 8) };
+const LIGHT: Stages = Stages { kept: HELD_COLUMNS, ..one_block(6, 8) };
 
 /// Of which the multiplying warps take registers of the others.
 const GROWING: Stages = Stages { others: 4, ..one_block(6, 16) };
 
 const fn one_block(stages: u32, warps: u32) -> Stages {
-    Stages { columns: 1024, stages, warps, others: 1, resident: 1 }
+    Stages { columns: 1024, stages, warps, others: 1, kept: 0, resident: 1 }
 }
 
 const fn held(names: [&'static str; 2], inputs: u32, stages: Stages, worth: Worth) -> Size {
@@ -165,7 +179,7 @@ const fn wide(names: [&'static str; 2], inputs: u32, rows: u32, stages: Stages, 
 }
 
 const fn two_blocks(names: [&'static str; 2], inputs: u32, stages: u32) -> Size {
-    let stages = Stages { columns: 512, stages, warps: 8, others: 1, resident: 2 };
+    let stages = Stages { columns: 512, resident: 2, ..one_block(stages, 8) };
     Size::streamed(Names { unit: "streamed", plain: names[0], gated: names[1] }, inputs, 16, stages, Worth::Large)
 }
 
@@ -184,9 +198,12 @@ mod tests {
     fn each_product_has_the_form_that_was_measured_fastest() {
         for (shape, count, gated, name) in [
             ([4096, 4096], 1, false, "streamed_held_1"),
+            ([6144, 4096], 1, false, "streamed_light_1"),
+            ([14336, 4096], 1, true, "streamed_gated_light_1"),
             ([14336, 4096], 2, true, "streamed_gated_held_8"),
             ([14336, 4096], 16, true, "streamed_gated_held_16"),
-            ([6144, 4096], 16, false, "streamed_held_16"),
+            ([6144, 4096], 16, false, "streamed_broad_16"),
+            ([6144, 4096], 8, false, "streamed_held_8"),
             ([4096, 4096], 16, false, "streamed_wide_16"),
             ([128_256, 4096], 16, false, "streamed_held_16"),
             ([4096, 14336], 1, false, "streamed_wide_1"),
@@ -200,7 +217,7 @@ mod tests {
             ([2048, 8192], 1, false, "streamed_deep_1"),
             ([2048, 8192], 4, false, "streamed_deep_8"),
             ([2048, 8192], 16, false, "streamed_deep_16"),
-            ([4096, 4032], 1, false, "streamed_deep_1"),
+            ([4096, 4032], 1, false, "streamed_8"),
             ([4096, 4032], 16, false, "streamed_held_16"),
             ([8192, 14336], 16, false, "streamed_wide_16"),
             ([576, 576], 16, false, "product_16"),
