@@ -8,7 +8,7 @@ use crate::admission::Admission;
 use crate::auth::Keys;
 use crate::body::BodyRoom;
 use crate::error::ApiError;
-use crate::metrics::Metrics;
+use crate::metrics::{Answers, Metrics};
 use crate::service::Service;
 use crate::settings::Settings;
 
@@ -55,6 +55,7 @@ pub struct App {
     pub keys: Keys,
     pub admission: Arc<Admission>,
     pub bodies: BodyRoom,
+    pub answers: Answers,
     /// Seconds since 1970.
     pub started: u64,
     start: Instant,
@@ -68,6 +69,7 @@ impl App {
         Arc::new(Self {
             keys: Keys::new(&settings.api_keys),
             bodies: BodyRoom::new(settings.limits.body_bytes),
+            answers: Answers::default(),
             settings,
             admission: Arc::new(Admission::default()),
             started: crate::answer::now(),
@@ -81,7 +83,7 @@ impl App {
     /// Opens the doors. A second call has no effect.
     pub fn ready(&self, service: Service) {
         let service = Arc::new(service);
-        let metrics = Metrics::new(&service, &self.admission);
+        let metrics = Metrics::new(&service, &self.admission, &self.answers);
         let startup_seconds = self.start.elapsed().as_secs_f64();
         let _first_wins = self.loaded.set(Loaded { service, metrics, startup_seconds });
     }

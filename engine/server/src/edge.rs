@@ -1,8 +1,8 @@
-//! What happens around every route: the key, the request id, the log line.
+//! What happens around every route: the key, the request id, the count, the log line.
 
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -22,13 +22,15 @@ const OPEN: [&str; 2] = ["/health", "/metrics"];
 /// Checks the key, and gives the response the request's id: the client's, or a new one.
 pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let id = request_id(request.headers());
-    let line = tracing::enabled!(tracing::Level::DEBUG).then(|| (request.method().clone(), request.uri().clone()));
+    let (method, route) = (request.method().clone(), request.extensions().get::<MatchedPath>().cloned());
+    let uri = tracing::enabled!(tracing::Level::DEBUG).then(|| request.uri().clone());
     let open = OPEN.contains(&request.uri().path());
     let mut response = match app.keys.check(request.headers()) {
         Err(refused) if !open => refused.into_response(),
         _ => next.run(request).await,
     };
-    if let Some((method, uri)) = line {
+    app.answers.count(route.as_ref().map(MatchedPath::as_str), &method, response.status());
+    if let Some(uri) = uri {
         tracing::debug!(%method, path = uri.path(), status = response.status().as_u16(), ?id, "request");
     }
     response.headers_mut().insert(REQUEST_ID, id);

@@ -20,7 +20,8 @@ const LARGEST_DRAFT: u64 = 1 << 44;
 
 /// Plan a model on GPUs that nobody needs to own, or on this CPU.
 ///
-/// Exit code 0: planned. 2: refused, or out of memory; the plan says why. So it checks a deployment in CI.
+/// Exit code 0: planned. 2: refused, or out of memory, and with --strict also where it could not be served; the plan says
+/// why. So it checks a deployment in CI.
 #[derive(Args)]
 pub struct Arguments {
     /// Model: a folder in Hugging Face layout, a .gguf file, or a config.json.

@@ -1,8 +1,10 @@
 //! Prometheus metrics under the names of vLLM's dashboards, and our own.
 
+mod answers;
 mod engine;
 mod histograms;
 
+pub use answers::Answers;
 pub use histograms::Histograms;
 
 use std::borrow::Cow;
@@ -24,13 +26,14 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    pub fn new(service: &Arc<Service>, admission: &Arc<Admission>) -> Self {
+    pub fn new(service: &Arc<Service>, admission: &Arc<Admission>, answers: &Answers) -> Self {
         let labels = [
             (Cow::Borrowed("engine"), Cow::Borrowed("0")),
             (Cow::Borrowed("model_name"), Cow::Owned(service.name().to_owned())),
         ];
         let mut registry = Registry::with_labels(labels.into_iter());
         service.histograms.register(&mut registry);
+        answers.register(&mut registry);
         let collector = engine::EngineCollector::new(Arc::clone(service), Arc::clone(admission));
         registry.register_collector(Box::new(collector));
         Self { registry }

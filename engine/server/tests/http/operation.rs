@@ -36,6 +36,28 @@ async fn every_response_has_a_request_id() {
     assert!(response.headers()["x-request-id"].to_str().unwrap().starts_with("req-"));
 }
 
+/// What an operator looks at first: which answers the clients get.
+#[tokio::test]
+async fn answers_are_counted_by_route_and_status() {
+    let server = Server::start().await;
+    ok(server.post("/v1/chat/completions", &chat("a")).send().await.unwrap()).await;
+    for body in [json!({"model": "mock"}), json!({"model": "mock", "messages": []})] {
+        assert_eq!(server.post("/v1/chat/completions", &body).send().await.unwrap().status(), StatusCode::BAD_REQUEST);
+    }
+    for path in ["/nothing", "/nothing/else", "/v1/models/a/b", "/v1/models/c"] {
+        assert_eq!(server.get(path).send().await.unwrap().status(), StatusCode::NOT_FOUND, "{path}");
+    }
+    let text = server.get("/metrics").send().await.unwrap().text().await.unwrap();
+    let count = |handler: &str, method: &str, code: u16| {
+        let labels = format!(r#"handler="{handler}",method="{method}",status="{}xx",code="{code}""#, code / 100);
+        let line = text.lines().find(|line| line.starts_with("http_requests_total{") && line.contains(&labels));
+        line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
+    };
+    assert_eq!((count("/v1/chat/completions", "POST", 200), count("/v1/chat/completions", "POST", 400)), (1, 2));
+    // However many paths a client thinks of, they are few lines.
+    assert_eq!((count("none", "GET", 404), count("/v1/models/{*model}", "GET", 404)), (2, 2), "{text}");
+}
+
 #[tokio::test]
 async fn metrics_follow_the_requests() {
     let server = Server::start().await;
