@@ -277,9 +277,21 @@ fn a_wrong_tokenizer_json_is_said() {
     merges["model"]["merges"] = json!([["a", "Ġ"]]);
     let mut ids = small_json();
     ids["model"]["vocab"]["b"] = json!(4_000_000_000_u32);
+    // A letter becomes a terabyte; a text is taken twice.
+    let mut growing = small_json();
+    let ten = json!({"type": "Replace", "pattern": {"String": "a"}, "content": "aaaaaaaaaa"});
+    growing["normalizer"] = json!({"type": "Sequence", "normalizers": vec![ten; 12]});
+    let mut twice = small_json();
+    let text = json!({"Sequence": {"id": "A", "type_id": 0}});
+    twice["post_processor"] = json!({
+        "type": "TemplateProcessing", "single": [text, text], "pair": [text, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {},
+    });
     for (json, message) in [
         (merges, "is no usable tokenizer: "),
         (ids, "has token id 4000000000, but only"),
+        (growing, "key `normalizer` makes a text up to 1000000000000 times as long"),
+        (twice, "key `post_processor` takes a text 2 times"),
         (json!([]), "is no usable tokenizer: "),
     ] {
         let error = from_json(&json, &TokenizerSettings::default()).err().expect("must be refused");

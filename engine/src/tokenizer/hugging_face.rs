@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::vocabulary::{Entry, Spelling, Vocabulary};
-use super::{Frame, Tokenizer, TokenizerError, guard};
+use super::{Frame, Tokenizer, TokenizerError, growth, guard};
 
 /// What `tokenizer_config.json` says.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -71,6 +71,9 @@ impl Tokenizer {
             encoder.with_truncation(None)?.with_padding(None);
             Ok(encoder)
         })?;
+        let part = |part: serde_json::Result<Value>| part.map_err(|error| fail(format!("cannot be written: {error}")));
+        let normalizer = part(serde_json::to_value(encoder.get_normalizer()))?;
+        growth::check(&normalizer, &part(serde_json::to_value(encoder.get_post_processor()))?).map_err(fail)?;
         let vocabulary = vocabulary(&encoder).map_err(fail)?;
         let id = |text: &Option<String>| text.as_ref().and_then(|text| encoder.token_to_id(text));
         let (bos, eos) = (id(&settings.bos_token), id(&settings.eos_token));

@@ -2,6 +2,7 @@
 
 mod error;
 mod gguf;
+mod growth;
 mod hugging_face;
 mod stop;
 mod stream;
