@@ -13,12 +13,16 @@ use anyhow::{Context, Result};
 use clap::Args;
 use engine_server::app::App;
 use engine_server::settings::{Limits, Settings};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::loader;
 use crate::settings::{LogLevel, Options, Resolved, SchedulingPolicy, resolve};
+
+/// Open files that a server asks for at most.
+const MOST_FILES: u64 = 1 << 16;
 
 /// Serve a model over HTTP.
 ///
@@ -46,6 +50,7 @@ impl Arguments {
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let settings = resolve(&arguments.options()?, arguments.config.as_deref())?;
     log(settings.options.log_level.unwrap_or(LogLevel::Info))?;
+    raise_open_files();
     let prepared = loader::prepare(&settings.options)?;
     eprintln!("{}\n", prepared.plan());
     let threads = settings.options.http_threads.map_or_else(default_threads, |threads| threads.max(1) as usize);
@@ -63,6 +68,18 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 fn default_threads() -> usize {
     available_parallelism().map_or(1, usize::from).min(4)
+}
+
+/// Lets the process have as many open files as it may, up to [`MOST_FILES`]: a connection is one, and shells begin with
+/// 1024, fewer than the queue has places.
+fn raise_open_files() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = maximum.map_or(MOST_FILES, |maximum| maximum.min(MOST_FILES));
+    if current.is_some_and(|current| current < wanted)
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum })
+    {
+        tracing::warn!(%error, "the limit of open files stays as it is: {current:?}");
+    }
 }
 
 /// Events go to stderr. `RUST_LOG` is the usual way to ask for parts of them.

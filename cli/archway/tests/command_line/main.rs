@@ -148,6 +148,20 @@ fn an_answer_says_which_collectives_ran_for_it() {
     }
 }
 
+/// A shell's limit is below the places of the queue.
+#[test]
+fn a_server_takes_more_connections_than_a_shell_gives_files() {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -Sn 64; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_archway")]);
+    let server = Server::of(shell, &["--mock-engine", "--served-model-name", "m"]);
+    server.ready();
+    // Each keeps its place for a minute.
+    let kept: Vec<_> = (0..200).map(|_| std::net::TcpStream::connect(&server.address).unwrap()).collect();
+    let start = Instant::now();
+    assert!(server.get("/health").starts_with("HTTP/1.1 200"));
+    assert!(start.elapsed() < Duration::from_secs(10), "{} connections are open", kept.len());
+}
+
 #[test]
 fn a_port_in_use_is_an_error_before_anything_loads() {
     let server = Server::start(&[]);
