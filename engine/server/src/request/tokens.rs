@@ -73,15 +73,20 @@ async fn apart<T: Send + 'static>(
     in_turn(service, &LONG_TEXTS, work).await
 }
 
-/// Works away from the threads that serve connections, when one of `turns` is free.
+/// Works away from the threads that serve connections, when one of `turns` is free. The turn is the work's own: it lasts
+/// as long, also where the client has gone meanwhile and nobody waits for what comes out.
 async fn in_turn<T: Send + 'static>(
     service: &Service,
     turns: &'static Semaphore,
     work: impl FnOnce(&dyn Codec) -> Result<T, CodecError> + Send + 'static,
 ) -> Result<T, CodecError> {
     let codec = Arc::clone(&service.codec);
-    let _turn = turns.acquire().await.map_err(|error| CodecError::Server(error.to_string()))?;
-    let done = tokio::task::spawn_blocking(move || work(&*codec)).await;
+    let turn = turns.acquire().await.map_err(|error| CodecError::Server(error.to_string()))?;
+    let done = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        work(&*codec)
+    });
+    let done = done.await;
     done.unwrap_or_else(|error| Err(CodecError::Server(format!("the text cannot be worked on: {error}"))))
 }
 
@@ -145,6 +150,8 @@ pub fn budget(param: &str, length: usize, context: u32, wish: Wish) -> Result<u3
 mod tests {
     use super::*;
     use crate::mock::{self, MockSizes};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
 
     fn of(length: usize, asked: Option<u32>, default: Option<u32>) -> Result<u32, Option<&'static str>> {
         let wish = Wish { asked: asked.map(|asked| ("max_tokens", asked)), default };
@@ -170,6 +177,56 @@ mod tests {
             let refused = render(&service, long).await.unwrap_err();
             assert_eq!((refused.param.as_deref(), refused.code), (Some("messages"), Some("context_length_exceeded")));
         }
+    }
+
+    /// Renders slowly, and counts how many it renders at once.
+    #[derive(Default)]
+    struct Slow {
+        running: AtomicUsize,
+        most: AtomicUsize,
+    }
+
+    impl Codec for Slow {
+        fn encode(&self, _: &str, _: bool) -> Result<Vec<u32>, CodecError> {
+            Ok(vec![1])
+        }
+
+        fn decode(&self, _: &[u32]) -> Result<String, String> {
+            Ok(String::new())
+        }
+
+        fn token_bytes(&self, _: u32) -> Vec<u8> {
+            Vec::new()
+        }
+
+        fn token_name(&self, _: u32) -> String {
+            String::new()
+        }
+
+        fn render(&self, _: &Chat) -> Result<String, CodecError> {
+            self.most.fetch_max(1 + self.running.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(100));
+            self.running.fetch_sub(1, Ordering::SeqCst);
+            Ok(String::new())
+        }
+
+        fn vocabulary(&self) -> u32 {
+            2
+        }
+    }
+
+    #[tokio::test]
+    async fn clients_that_hang_up_give_no_turn_away() {
+        let slow = Arc::new(Slow::default());
+        let mut service = mock::service(vec!["mock".to_owned()], MockSizes::default()).0;
+        service.codec = Arc::clone(&slow) as _;
+        for _ in 0..40 {
+            let gone = tokio::time::timeout(Duration::from_millis(5), render(&service, Chat::default())).await;
+            assert!(gone.is_err(), "it takes longer");
+        }
+        render(&service, Chat::default()).await.unwrap();
+        let most = slow.most.load(Ordering::SeqCst);
+        assert!(most <= RENDERED_AT_ONCE, "{most} at once");
     }
 
     #[test]
