@@ -159,6 +159,7 @@ fn a_plan_refuses_what_a_start_refuses() {
         (&gpu, vec!["--config", &settings], "heads_not_divisible"),
         (&gpu, vec!["--nodes", "0"], "--nodes"),
         (&gpu, vec!["--count", "0"], "--count"),
+        (&cpu, vec!["--served-model-name", "a", "b", "a"], "`a` is there twice"),
         (&gpu, vec!["--count", "99999999999"], "--count"),
         (&gpu, vec!["--model", TINY], "two models"),
         (&gpu, vec!["--draft-hidden", "64"], "--draft-hidden"),

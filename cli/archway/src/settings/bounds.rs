@@ -1,6 +1,6 @@
 //! What numbers and texts may be, whoever set them.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use engine::plan::MOST_ROWS;
 
 use super::Options;
@@ -84,5 +84,10 @@ fn texts(options: &Options, by: &dyn Fn(&str) -> String) -> Result<()> {
     let names = options.served_model_name.iter().flatten();
     let odd = names.into_iter().find(|name| name.chars().any(char::is_control));
     ensure!(odd.is_none(), "--served-model-name{}: a name with control characters", by("served-model-name"));
+    let mut names = many(&options.served_model_name);
+    names.sort_unstable();
+    if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        bail!("--served-model-name{}: `{}` is there twice", by("served-model-name"), pair[0]);
+    }
     Ok(())
 }
