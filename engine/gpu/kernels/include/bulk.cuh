@@ -42,6 +42,33 @@ __device__ __forceinline__ void bulk_copy(void* to, const void* from, u32 bytes,
                  : "memory");
 }
 
+// Of the driver: where boxes of a tensor lie.
+struct __align__(128) TensorMap {
+    u64 words[16];
+};
+
+// Copies a box: blocks of 64 columns from `block` on, of rows from `row` on.
+__device__ __forceinline__ void block_copy(void* to, const TensorMap& map, u32 row, u32 block, u64* barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %2, %4}], [%5];" ::"r"(
+            shared_address(to)),
+        "l"(&map), "r"(0), "r"(row), "r"(block), "r"(shared_address(barrier))
+        : "memory");
+}
+
+// True of one lane of the warp. The compiler knows that it is one: addresses that it makes are those of the warp.
+__device__ __forceinline__ bool elected() {
+    u32 one;
+    asm volatile(
+        "{\n"
+        ".reg .pred one;\n"
+        "elect.sync _|one, 0xffffffff;\n"
+        "selp.u32 %0, 1, 0, one;\n"
+        "}\n"
+        : "=r"(one));
+    return one != 0;
+}
+
 // Warps that change their registers together.
 constexpr u32 GROUP_WARPS = 4;
 // Whether they can. Where clusters are not native, the assembler makes copies a call, beside which registers stay.

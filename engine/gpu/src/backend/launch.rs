@@ -52,6 +52,16 @@ impl CudaBackend {
         }
     }
 
+    /// Whether our kernels for bf16 multiply so many rows with a matrix of this kind and of these rows and columns.
+    pub(super) fn takes_small(&self, kind: WeightType, matrix: [usize; 2], rows: usize) -> bool {
+        kind == WeightType::Bf16 && kernels::prefers(&self.launcher, &self.kernels, matrix.map(word), word(rows))
+    }
+
+    /// Whether a product is multiplied by them: they can do more than the product.
+    pub(super) fn is_small(&self, call: &ProductCall) -> bool {
+        self.takes_small(call.kind, [call.outputs, call.columns], call.rows)
+    }
+
     /// The product of one run of a matrix.
     pub(super) fn product_call(
         weight: &Matrix,
@@ -87,7 +97,7 @@ impl CudaBackend {
             return self.launch_stored(call.kind, &stored_arguments(call));
         }
         let stored = call.kind != WeightType::Bf16;
-        if call.is_small() {
+        if self.is_small(call) {
             // SAFETY: buffers and weights live as long as the backend's stream; sizes are those of the call.
             return Ok(unsafe { kernels::product(&self.launcher, &self.kernels, &arguments(call)) }?);
         }
@@ -122,7 +132,7 @@ impl CudaBackend {
         call: &ProductCall,
         activate: &Activate<'_, Self>,
     ) -> Result<bool, BackendError> {
-        let fits = (call.is_stored() || call.is_small())
+        let fits = (call.is_stored() || self.is_small(call))
             && call.rows == activate.rows
             && call.output == activate.input.memory.pointer()
             && call.outputs == 2 * activate.width
@@ -451,6 +461,6 @@ impl CudaBackend {
     ) -> Option<kernels::Product> {
         let whole = call.output == logits && call.outputs == width && call.stride == width && call.rows == rows;
         let product = kernels::Product { choice, ..arguments(call) };
-        (whole && call.is_small() && kernels::chooses(&self.launcher, &self.kernels, &product)).then_some(product)
+        (whole && self.is_small(call) && kernels::chooses(&self.launcher, &self.kernels, &product)).then_some(product)
     }
 }

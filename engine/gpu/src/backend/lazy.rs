@@ -9,10 +9,9 @@
 
 use cudarc::driver::sys::CUdeviceptr;
 use engine::backend::{AddNorm, BackendError};
-use engine::weights::WeightType;
 
 use super::launch::word;
-use super::pending::{EmbedCall, NormInput, Pending, ProductCall, Sum, takes_small, takes_stored};
+use super::pending::{EmbedCall, NormInput, Pending, ProductCall, Sum, takes_stored};
 use super::types::{Matrix, Vector};
 use super::{CudaBackend, SMALL_ROWS};
 use crate::kernels::{self, Embed, Gather};
@@ -37,12 +36,13 @@ impl LazyNorm {
         Self { norm, width: weight.length(), rows, output, gather: None, taken: false }
     }
 
-    /// What a product of this matrix reads, if it takes the norm in.
-    fn input_of(&self, weight: &Matrix, rows: usize) -> Option<NormInput> {
-        let all = |takes: fn(WeightType, usize) -> bool| weight.runs.iter().all(|run| takes(run.kind, rows));
-        let small = self.norm.squares != 0 && all(takes_small);
+    /// What a product of this matrix reads, if it takes the norm in. `small`: our kernels for bf16 multiply so many rows; those
+    /// for more than a few take all of them, in their order.
+    fn input_of(&self, weight: &Matrix, rows: usize, small: bool) -> Option<NormInput> {
+        let small = self.norm.squares != 0 && small && (self.gather.is_none() || rows <= SMALL_ROWS);
         let scaled = NormInput { input: self.gather.map_or(self.output, |gather| gather.input), ..self.norm };
-        let stored = || all(takes_stored).then_some(NormInput { squares: 0, ..self.norm });
+        let all_stored = || weight.runs.iter().all(|run| takes_stored(run.kind, rows));
+        let stored = || all_stored().then_some(NormInput { squares: 0, ..self.norm });
         small.then_some(scaled).or_else(stored)
     }
 
@@ -128,11 +128,12 @@ impl CudaBackend {
         [input, output]: [CUdeviceptr; 2],
         rows: usize,
     ) -> Option<NormInput> {
+        let small = weight.runs.iter().all(|run| self.takes_small(run.kind, [run.rows, weight.columns], rows));
         let lazy = self.lazy.iter_mut().find(|lazy| lazy.output == input && lazy.width == weight.columns)?;
         if rows > lazy.rows || lazy.reads(output) {
             return None;
         }
-        let norm = lazy.input_of(weight, rows)?;
+        let norm = lazy.input_of(weight, rows, small)?;
         lazy.taken = true;
         Some(norm)
     }
@@ -210,7 +211,7 @@ impl CudaBackend {
         if call.is_stored() {
             return Some(ProductCall { output: residual, add: true, ..call });
         }
-        let squares = self.squares_of(width, rows).filter(|_| call.is_small())?;
+        let squares = self.squares_of(width, rows).filter(|_| self.is_small(&call))?;
         Some(ProductCall { output, sum: Some(Sum { residual, weight, squares }), ..call })
     }
 }

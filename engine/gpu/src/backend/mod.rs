@@ -44,7 +44,7 @@ pub use types::{Absent, Buffer, Cache, Element, Matrix, Rope, Vector};
 /// Bytes of the buffer through which results come to the host.
 const READBACK: usize = 8 << 20;
 
-/// Most rows of activations that our own products take; more go to cuBLASLt.
+/// Rows of activations that our own products take with any matrix.
 const SMALL_ROWS: usize = PREFERRED_PRODUCT_ROWS as usize;
 
 /// One rank on a GPU.

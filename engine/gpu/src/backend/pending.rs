@@ -15,7 +15,6 @@ use cudarc::driver::sys::CUdeviceptr;
 use engine::backend::Blocks;
 use engine::weights::WeightType;
 
-use super::SMALL_ROWS;
 use crate::kernels::{Angles, Embed, Format, RotateAppend};
 
 /// Rows up to which a matrix in blocks is multiplied as it is stored; above, it is cheaper to convert it once.
@@ -74,21 +73,11 @@ impl ProductCall {
     pub fn is_stored(&self) -> bool {
         takes_stored(self.kind, self.rows)
     }
-
-    /// The same for bf16 weights.
-    pub fn is_small(&self) -> bool {
-        takes_small(self.kind, self.rows)
-    }
 }
 
 /// Whether so many rows are multiplied with weights of this kind as they are stored in blocks.
 pub(super) fn takes_stored(kind: WeightType, rows: usize) -> bool {
     kind != WeightType::Bf16 && rows <= STORED_ROWS
-}
-
-/// Whether so many rows are multiplied with weights of this kind by our kernels for bf16.
-pub(super) fn takes_small(kind: WeightType, rows: usize) -> bool {
-    kind == WeightType::Bf16 && rows <= SMALL_ROWS
 }
 
 /// Rows of an embedding table.

@@ -4,10 +4,10 @@ use cudarc::driver::CudaEvent;
 use cudarc::driver::sys::{CUdeviceptr, CUevent_flags};
 use engine::backend::{AttentionHeads, BackendError, HeadGroups, StepLimits};
 
+use super::CudaBackend;
 use super::step::Step;
-use super::{CudaBackend, SMALL_ROWS};
 use crate::device::{Allocation, Gpu, Pinned, Purpose, backend_error};
-use crate::kernels::{AttentionSpace, SQUARES};
+use crate::kernels::{AttentionSpace, PREFERRED_OF_SOME, SQUARES};
 use crate::step::AttentionGeometry;
 
 /// Where chosen tokens are, by place.
@@ -104,7 +104,7 @@ impl CudaBackend {
 
     /// Room for the widest norm of all models.
     fn make_squares_room(&mut self) -> Result<(), BackendError> {
-        let bytes = SMALL_ROWS * squares_bytes(self.widest_norm);
+        let bytes = PREFERRED_OF_SOME as usize * squares_bytes(self.widest_norm);
         if self.squares.as_ref().is_none_or(|room| room.bytes() < bytes) {
             self.squares = Some(Allocation::new(&self.gpu.account, bytes, Purpose::Workspace, "norms")?);
         }

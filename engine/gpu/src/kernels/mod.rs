@@ -41,7 +41,10 @@ pub use launch::{Kernel, Launcher};
 pub use logits::{LogitsChange, adjust_logits};
 pub use multimem::{BufferView, multimem};
 pub use norm::{Norm, NormBlocks, add_rms_norm, rms_norm, rms_norm_blocks};
-pub use product::{MOST_PRODUCT_ROWS, PREFERRED_PRODUCT_ROWS, Product, SQUARES, chooses, gated_product, product};
+pub use product::{
+    MOST_PRODUCT_ROWS, PREFERRED_OF_SOME, PREFERRED_PRODUCT_ROWS, Product, SQUARES, chooses, gated_product, prefers,
+    product,
+};
 pub use quantised::{Dequantise, QuantisedProduct, dequantise, gate_word, quantised_product};
 pub use rope::{
     Angles, Append, CachePlace, HeadNorm, MoveRows, Rotate, RotateAppend, append, move_rows, rotate, rotate_append,

@@ -61,8 +61,7 @@ impl KernelSet {
         for (unit, format) in units.iter().filter_map(|unit| Some((unit, unit.format()?))) {
             quantised.push(QuantisedKernels::load(&module(unit.name())?, format)?);
         }
-        let [first, second, third] = ProductKernels::STREAMED;
-        let streamed = [module(first)?, module(second)?, module(third)?];
+        let streamed = ProductKernels::STREAMED.iter().map(|unit| module(unit)).collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             activation: ActivationKernels::load(&module("activation")?)?,
             attention,
@@ -70,7 +69,12 @@ impl KernelSet {
             embedding: EmbeddingKernels::load(&module("embedding")?)?,
             logits: LogitsKernels::load(&module("logits")?)?,
             norm: NormKernels::load(&module("norm")?)?,
-            product: ProductKernels::load(&module("product")?, &streamed, shared_limit(context)?)?,
+            product: ProductKernels::load(
+                &module("product")?,
+                &streamed,
+                &module(ProductKernels::SLICED)?,
+                shared_limit(context)?,
+            )?,
             quantised,
             rope: RopeKernels::load(&module("rope")?)?,
             sampling: SamplingKernels::load(&module("sampling")?)?,

@@ -58,7 +58,7 @@ pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
 
 /// Products large enough for the copy engine, of every form, at and off the edges of a stage and of a tile (132
 /// multiprocessors choose as the comments say); few of them, for a race checker.
-const STREAMED: [(usize, usize, usize); 24] = [
+const STREAMED: [(usize, usize, usize); 31] = [
     // Two blocks per multiprocessor.
     (9001, 1032, 1),
     (2900, 4096, 8),
@@ -88,6 +88,15 @@ const STREAMED: [(usize, usize, usize); 24] = [
     // The same where shares are not whole.
     (3901, 4104, 16),
     (1100, 14344, 7),
+    // Columns outermost, dealt to two blocks of a cluster, with registers for 8 and for 15 times sixteen rows, and of one: with
+    // parts of a chunk, with one block that has none, and with long rows.
+    (4001, 3264, 17),
+    (2801, 4736, 32),
+    (1100, 14400, 25),
+    (6201, 2112, 31),
+    (13001, 1088, 18),
+    (17001, 832, 24),
+    (31601, 448, 32),
 ];
 
 pub fn streamed(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {

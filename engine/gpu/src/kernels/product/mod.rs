@@ -1,6 +1,8 @@
 //! Products of few rows with bf16 weights.
 
+mod map;
 mod size;
+mod sliced;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,6 +12,7 @@ use super::launch::Shape;
 use super::module::Module;
 use super::{Choice, Kernel, KernelError, KernelSet, Launcher};
 use size::{DIRECT, STREAMED, Size};
+use sliced::SlicedKernels;
 
 /// Most rows of activations of these kernels; more go to the matrix library.
 pub const MOST_PRODUCT_ROWS: u32 = 64;
@@ -17,8 +20,12 @@ pub const MOST_PRODUCT_ROWS: u32 = 64;
 /// Neighbouring elements of a row whose squares are summed at once: the twin of a constant in `kernels/product/common.cuh`.
 pub const SQUARES: u32 = 16;
 
-/// Up to this many rows these kernels are faster than the matrix library (H200, cuBLAS 13.1: `kernels/product/README.md`).
+/// Up to this many rows these kernels are faster than the matrix library (H200, cuBLAS 13.1: `kernels/product/README.md`),
+/// whatever the matrix; for some matrices they are up to [`PREFERRED_OF_SOME`].
 pub const PREFERRED_PRODUCT_ROWS: u32 = 16;
+
+/// See [`prefers`].
+pub const PREFERRED_OF_SOME: u32 = 32;
 
 /// Of a block of the largest kernel that every device must run.
 pub(super) fn largest_shared() -> u32 {
@@ -27,7 +34,7 @@ pub(super) fn largest_shared() -> u32 {
 
 /// Of a block of the largest kernel that is left out where it does not fit.
 pub(super) fn largest_optional_shared() -> u32 {
-    STREAMED.iter().map(|size| size.shared).max().unwrap_or(0)
+    STREAMED.iter().map(|size| size.shared).max().unwrap_or(0).max(sliced::SHARED)
 }
 
 /// A size that was compiled and fits: plain and gated.
@@ -36,6 +43,7 @@ type Loaded = (Size, [Kernel; 2]);
 pub(super) struct ProductKernels {
     direct: Vec<Loaded>,
     streamed: Vec<Loaded>,
+    sliced: SlicedKernels,
     /// Number of the next launch: launches near each other must draw from different tickets.
     launches: AtomicU32,
 }
@@ -44,8 +52,11 @@ impl ProductKernels {
     /// Units of the streamed kernels.
     pub const STREAMED: [&str; 3] = ["streamed", "held", "wide"];
 
-    /// `streamed` are [`Self::STREAMED`]; `shared_limit` is what a block of this device may have.
-    pub fn load(direct: &Module, streamed: &[Module; 3], shared_limit: u32) -> Result<Self, KernelError> {
+    /// Unit of the sliced kernels.
+    pub const SLICED: &str = sliced::UNIT;
+
+    /// `streamed` are [`Self::STREAMED`], `sliced` is [`Self::SLICED`]; `shared_limit` is what a block of this device may have.
+    pub fn load(direct: &Module, streamed: &[Module], sliced: &Module, shared_limit: u32) -> Result<Self, KernelError> {
         let pair = |size: &Size| -> Result<Loaded, KernelError> {
             Ok((*size, [direct.kernel(size.plain, size.shared)?, direct.kernel(size.gated, size.shared)?]))
         };
@@ -60,7 +71,8 @@ impl ProductKernels {
             Ok(plain?.zip(gated?).map(|(plain, gated)| (*size, [plain, gated])))
         };
         let streamed = STREAMED.iter().filter_map(|size| optional(size).transpose()).collect::<Result<_, _>>()?;
-        Ok(Self { direct, streamed, launches: AtomicU32::new(0) })
+        let sliced = SlicedKernels::load(sliced, shared_limit)?;
+        Ok(Self { direct, streamed, sliced, launches: AtomicU32::new(0) })
     }
 
     /// The kernel for a product, if one takes so many rows.
@@ -134,6 +146,13 @@ impl Product {
     }
 }
 
+/// Whether these kernels are faster than the matrix library for so many rows and a matrix of these rows and columns, gated or
+/// not. Of more than [`PREFERRED_PRODUCT_ROWS`] they are only where all rows of the input are multiplied, in their order.
+pub fn prefers(launcher: &Launcher, kernels: &KernelSet, [outputs, columns]: [u32; 2], rows: u32) -> bool {
+    let product = Product { outputs, columns, count: rows, ..Product::default() };
+    rows <= PREFERRED_PRODUCT_ROWS || kernels.product.sliced.suits(&product, false, launcher.multiprocessors)
+}
+
 /// Whether the kernel for this product can choose from its output as well.
 pub fn chooses(launcher: &Launcher, kernels: &KernelSet, product: &Product) -> bool {
     let size = kernels.product.choose(product, 0, launcher.multiprocessors);
@@ -167,6 +186,10 @@ unsafe fn launch(launcher: &Launcher, kernels: &KernelSet, product: &Product, ga
     KernelError::unless_pieces("product", "columns", product.columns)?;
     product.check_norms(gated)?;
     if product.count == 0 || product.outputs == 0 {
+        return Ok(());
+    }
+    // SAFETY: the caller's contract.
+    if unsafe { kernels.product.sliced.launch(launcher, product, gated == 1) }? {
         return Ok(());
     }
     let Some((size, family)) = kernels.product.choose(product, gated, launcher.multiprocessors) else {
