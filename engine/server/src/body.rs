@@ -18,8 +18,11 @@ const PAUSES: u32 = 10;
 /// Largest bodies that have room at once.
 const LARGEST_AT_ONCE: usize = 16;
 
-/// Memory for bodies that are being read, over all connections: many clients that each send a part of a large body and
-/// then wait must not fill it.
+/// The room of a body, given back when it is dropped: when what it asked for has become tokens.
+pub type Held<'a> = Option<SemaphorePermit<'a>>;
+
+/// Memory for bodies that are being read, and for requests that wait to be rendered or tokenised, over all connections: many
+/// clients that each send a large one must not fill it.
 pub struct BodyRoom {
     bytes: Semaphore,
     /// Of one body.
@@ -33,7 +36,7 @@ impl BodyRoom {
     }
 
     /// Room for one more piece, beside what the body has already.
-    fn widen<'a>(&'a self, held: &mut Option<SemaphorePermit<'a>>, bytes: usize) -> Result<(), ApiError> {
+    fn widen<'a>(&'a self, held: &mut Held<'a>, bytes: usize) -> Result<(), ApiError> {
         let more = u32::try_from(bytes).ok().and_then(|bytes| self.bytes.try_acquire_many(bytes).ok());
         let more = more.ok_or_else(|| {
             let message = "other requests' bodies take all the memory that this server has for them; try again later";
@@ -47,14 +50,18 @@ impl BodyRoom {
     }
 }
 
-/// Reads a JSON body. Errors: one that is larger than the settings allow, that does not come, that has no room, or that is
-/// none.
-pub async fn read<T: DeserializeOwned>(headers: &HeaderMap, body: Body, app: &App) -> Result<T, ApiError> {
+/// Reads a JSON body; its room is kept as long as what was read. Errors: one that is larger than the settings allow, that does
+/// not come, that has no room, or that is none.
+pub async fn read<'a, T: DeserializeOwned>(
+    headers: &HeaderMap,
+    body: Body,
+    app: &'a App,
+) -> Result<(T, Held<'a>), ApiError> {
     require_json(headers)?;
     let patience = app.settings.patience;
     let whole = timeout(patience * PAUSES, collect(body, &app.bodies, patience)).await;
-    let (bytes, _held) = whole.unwrap_or_else(|_| Err(too_slow(patience * PAUSES)))?;
-    parse(&bytes)
+    let (bytes, held) = whole.unwrap_or_else(|_| Err(too_slow(patience * PAUSES)))?;
+    Ok((parse(&bytes)?, held))
 }
 
 /// Only `application/json`: a web page can post any other type to a server on the same machine without being asked.
@@ -77,12 +84,8 @@ fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
     refused(format!("the content type must be `application/json`, not `{essence}`"))
 }
 
-/// The body, and the room that it takes until it is dropped.
-async fn collect(
-    body: Body,
-    room: &BodyRoom,
-    patience: Duration,
-) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>), ApiError> {
+/// The body, and the room that it takes.
+async fn collect(body: Body, room: &BodyRoom, patience: Duration) -> Result<(Vec<u8>, Held<'_>), ApiError> {
     let limit = room.limit;
     if body.size_hint().lower() > limit as u64 {
         return Err(too_large(limit));
@@ -151,6 +154,8 @@ mod tests {
     use super::*;
     use crate::protocol::chat::ChatCompletionRequest;
     use crate::protocol::object::Object;
+    use crate::settings::{Limits, Settings};
+    use axum::http::HeaderValue;
 
     fn refuse(text: &str) -> ApiError {
         parse::<Object<ChatCompletionRequest>>(text.as_bytes()).unwrap_err()
@@ -168,6 +173,22 @@ mod tests {
         assert_eq!((refused.status, refused.code), (StatusCode::SERVICE_UNAVAILABLE, Some("bodies_full")));
         inside.pop();
         assert_eq!(body().await.unwrap().0, b"0123456789");
+    }
+
+    /// Parsed is not gone: a request that waits for its turn takes its memory still.
+    #[tokio::test]
+    async fn what_was_read_keeps_its_room() {
+        let limits = Limits { body_bytes: 9, ..Limits::default() };
+        let app = App::new(Settings { limits, ..Settings::default() });
+        let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+        let read = || read::<String>(&headers, Body::from("\"0123456\""), &app);
+        let mut waiting = Vec::new();
+        for _ in 0..LARGEST_AT_ONCE {
+            waiting.push(read().await.unwrap());
+        }
+        assert_eq!(read().await.unwrap_err().code, Some("bodies_full"));
+        waiting.pop();
+        assert_eq!(read().await.unwrap().0, "0123456");
     }
 
     #[test]

@@ -39,10 +39,11 @@ use crate::{answer, body};
 )]
 pub async fn create(State(app): State<Arc<App>>, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
     let limits = &app.settings.limits;
-    let request: Object<ChatCompletionRequest> = body::read(&headers, body, &app).await?;
+    let (request, room) = body::read::<Object<ChatCompletionRequest>>(&headers, body, &app).await?;
     let loaded = app.open()?;
     let mut job = chat_job(request, &loaded.service, limits).await?;
     let permit = app.admission.enter(sequences(&job.job), app.most_sequences(loaded))?;
+    drop(room);
     let totals = Totals::new(&job.job, &loaded.service);
     let generation = Generation::start(&job.job, &loaded.service, permit)?;
     let ignored = std::mem::take(&mut job.job.ignored);

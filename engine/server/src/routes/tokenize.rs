@@ -34,7 +34,7 @@ use crate::similar;
     )
 )]
 pub async fn tokenize(State(app): State<Arc<App>>, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
-    let request: Object<TokenizeRequest> = body::read(&headers, body, &app).await?;
+    let (request, _room) = body::read::<Object<TokenizeRequest>>(&headers, body, &app).await?;
     let Object { fields, extras } = request;
     let service = &app.model()?.service;
     let mut ignored = own_fields::<TokenizeRequest>(extras)?;
@@ -85,7 +85,7 @@ async fn text(
     )
 )]
 pub async fn detokenize(State(app): State<Arc<App>>, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
-    let request: Object<DetokenizeRequest> = body::read(&headers, body, &app).await?;
+    let (request, _room) = body::read::<Object<DetokenizeRequest>>(&headers, body, &app).await?;
     let Object { fields, extras } = request;
     let service = &app.model()?.service;
     let ignored = own_fields::<DetokenizeRequest>(extras)?;
