@@ -50,8 +50,10 @@ enum Worth {
     Large,
     /// So many bytes of weights per multiprocessor, and rows that the registers of two blocks hold.
     Short(u64),
-    /// So many bytes of weights per multiprocessor, for one block on each that may have, and rows that it holds.
-    Held(u64),
+    /// So many bytes of weights per multiprocessor, but not a long product, and rows of up to so many columns.
+    Light(u64, u32),
+    /// Weights for one block per multiprocessor, and rows that its registers hold.
+    Held,
     /// Weights for one block per multiprocessor, and tiles for nearly every multiprocessor.
     Wide,
     /// The same, but no more than one for each.
@@ -66,8 +68,10 @@ enum Worth {
 /// block has on their way at a time, below which two smaller blocks are faster.
 const WORTH_STREAMING: u64 = 48 * 1024;
 const WORTH_ONE_BLOCK: u64 = 192 * 1024;
-/// Those from which it is worth more that another block stands beside one than that it starts a little sooner.
+/// Those from which it is worth more that another block stands beside one than that it starts a little sooner, and those from
+/// which a product is so long that neither matters.
 const WORTH_ROOM: u64 = 320 * 1024;
+const LONG: u64 = 2 * 1024 * 1024;
 /// Longest rows of activations that stay in registers, of one block per multiprocessor and of two.
 const HELD_COLUMNS: u32 = 4096;
 const SHORT_COLUMNS: u32 = 2048;
@@ -116,7 +120,8 @@ impl Size {
                 Worth::Any => true,
                 Worth::Large => large(WORTH_STREAMING),
                 Worth::Short(least) => large(least) && whole && product.columns <= SHORT_COLUMNS,
-                Worth::Held(least) => held(least),
+                Worth::Light(least, columns) => !large(LONG) && held(least) && product.columns <= columns,
+                Worth::Held => held(WORTH_ONE_BLOCK),
                 Worth::Wide => one_block && filled,
                 Worth::OneEach => one_block && filled && tiles <= multiprocessors,
                 Worth::Once => one_block && filled && once,
@@ -140,19 +145,19 @@ pub(super) const DIRECT: [Size; 4] = [
 
 /// The fastest first. Stages: as many as leave room for a block of attention, but where registers leave none.
 pub(super) const STREAMED: [Size; 15] = [
-    held(["streamed_short_1", "streamed_gated_short_1"], 1, LIGHT_SHORT, Worth::Short(WORTH_STREAMING)),
-    held(["streamed_light_1", "streamed_gated_light_1"], 1, LIGHT, Worth::Held(WORTH_ROOM)),
-    held(["streamed_held_1", "streamed_gated_held_1"], 1, one_block(6, 8), Worth::Held(WORTH_ONE_BLOCK)),
+    held(["streamed_short_1", "streamed_gated_short_1"], 1, LIGHT_SHORT, Worth::Light(WORTH_STREAMING, SHORT_COLUMNS)),
+    held(["streamed_light_1", "streamed_gated_light_1"], 1, LIGHT, Worth::Light(WORTH_ROOM, HELD_COLUMNS)),
+    held(["streamed_held_1", "streamed_gated_held_1"], 1, one_block(6, 8), Worth::Held),
     wide(["streamed_wide_1", "streamed_gated_wide_1"], 1, 32, one_block(6, 8), Worth::Wide),
     wide(["streamed_deep_1", "streamed_gated_deep_1"], 1, 16, one_block(4, 8), Worth::Deep),
     held(["streamed_short_8", "streamed_gated_short_8"], 8, SHORT, Worth::Short(WORTH_ONE_BLOCK)),
-    held(["streamed_held_8", "streamed_gated_held_8"], 8, one_block(6, 8), Worth::Held(WORTH_ONE_BLOCK)),
+    held(["streamed_held_8", "streamed_gated_held_8"], 8, one_block(6, 8), Worth::Held),
     wide(["streamed_wide_8", "streamed_gated_wide_8"], 8, 32, one_block(6, 8), Worth::Wide),
     wide(["streamed_deep_8", "streamed_gated_deep_8"], 8, 16, one_block(4, 8), Worth::Deep),
     two_blocks(["streamed_8", "streamed_gated_8"], 8, 6),
     wide(["streamed_broad_16", "streamed_gated_broad_16"], 16, 48, one_block(5, 8), Worth::OneEach),
     wide(["streamed_wide_16", "streamed_gated_wide_16"], 16, 32, one_block(5, 8), Worth::Once),
-    held(["streamed_held_16", "streamed_gated_held_16"], 16, GROWING, Worth::Held(WORTH_ONE_BLOCK)),
+    held(["streamed_held_16", "streamed_gated_held_16"], 16, GROWING, Worth::Held),
     wide(["streamed_deep_16", "streamed_gated_deep_16"], 16, 16, one_block(5, 16), Worth::Deep),
     two_blocks(["streamed_16", "streamed_gated_16"], 16, 5),
 ];
@@ -206,6 +211,8 @@ mod tests {
             ([6144, 4096], 8, false, "streamed_held_8"),
             ([4096, 4096], 16, false, "streamed_wide_16"),
             ([128_256, 4096], 16, false, "streamed_held_16"),
+            ([128_256, 4096], 1, false, "streamed_held_1"),
+            ([128_256, 2048], 1, false, "streamed_held_1"),
             ([4096, 14336], 1, false, "streamed_wide_1"),
             ([4096, 14336], 8, false, "streamed_wide_8"),
             ([4096, 14336], 9, false, "streamed_wide_16"),
