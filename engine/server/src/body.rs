@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use crate::app::App;
 use crate::error::ApiError;
+use crate::values::require_few;
 use crate::words::in_words;
 
 /// Pauses of a client's full patience that a whole body may take.
@@ -50,8 +51,8 @@ impl BodyRoom {
     }
 }
 
-/// Reads a JSON body; its room is kept as long as what was read. Errors: one that is larger than the settings allow, that does
-/// not come, that has no room, or that is none.
+/// Reads a JSON body; its room is kept as long as what was read. Errors: one that is larger than the settings allow or has too
+/// many values, that does not come, that has no room, or that is none.
 pub async fn read<'a, T: DeserializeOwned>(
     headers: &HeaderMap,
     body: Body,
@@ -61,6 +62,7 @@ pub async fn read<'a, T: DeserializeOwned>(
     let patience = app.settings.patience;
     let whole = timeout(patience * PAUSES, collect(body, &app.bodies, patience)).await;
     let (bytes, held) = whole.unwrap_or_else(|_| Err(too_slow(patience * PAUSES)))?;
+    require_few(&bytes)?;
     Ok((parse(&bytes)?, held))
 }
 

@@ -31,6 +31,7 @@ pub mod similar;
 mod stream;
 pub mod text;
 mod time;
+mod values;
 pub mod words;
 
 pub use routes::router;
