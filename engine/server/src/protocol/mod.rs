@@ -1,5 +1,6 @@
 //! The bodies of requests and responses, one file per endpoint.
 
+mod brief;
 pub mod chat;
 pub mod common;
 pub mod completion;

@@ -12,6 +12,8 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde_json::Value;
 use utoipa::openapi::{RefOr, Schema};
 
+use super::brief::Brief;
+
 /// Most fields of an object that are null or not honoured: each is compared with all others.
 const MOST_EXTRAS: usize = 256;
 
@@ -34,7 +36,7 @@ pub trait Fields: Default {
 pub struct Extras {
     /// Names whose value was null.
     pub nulls: Vec<String>,
-    /// Names that the type does not honour, with their value.
+    /// Names that the type does not honour, with the beginning of their value.
     pub other: Vec<(String, Value)>,
 }
 
@@ -103,8 +105,8 @@ impl<'de, T: Fields> Visitor<'de> for ObjectVisitor<T> {
                 return Err(duplicate(&key));
             }
             match map.next_value()? {
-                Value::Null => extras.nulls.push(key.into_owned()),
-                value => extras.other.push((key.into_owned(), value)),
+                Brief(Value::Null) => extras.nulls.push(key.into_owned()),
+                Brief(value) => extras.other.push((key.into_owned(), value)),
             }
         }
         Ok(object)
