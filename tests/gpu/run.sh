@@ -82,9 +82,12 @@ racecheck() {
             rows norm rope logits product fused attention fresh sampling
     done
     local lanes=every_lane_arrives
-    for share in 1/4 2/4 3/4 4/4; do
-        ARCHWAY_FEATURES=$all,$lanes@streamed,$lanes@held,$lanes@wide begin "racecheck-streamed-${share%/*}" --tool racecheck \
-            --kernel-name kernel_substring=streamed "${small[@]}" $share streamed
+    local kind
+    for kind in streamed sliced; do
+        for share in 1/4 2/4 3/4 4/4; do
+            ARCHWAY_FEATURES=$all,$lanes@streamed,$lanes@held,$lanes@wide,$lanes@sliced begin "racecheck-$kind-${share%/*}" \
+                --tool racecheck --kernel-name kernel_substring=$kind "${small[@]}" $share streamed
+        done
     done
     ARCHWAY_FEATURES=$all,fault_missing_barrier@norm timeout 100 compute-sanitizer --tool racecheck --error-exitcode 9 \
         "${small[@]}" norm >"$out/racecheck-planted.log" 2>&1
