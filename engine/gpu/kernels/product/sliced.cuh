@@ -170,15 +170,18 @@ __device__ __forceinline__ void sliced(const SlicedArguments& maps) {
     Kernel(maps, storage, barriers).run();
 }
 
-#define DEFINE(NAME, INPUTS, CLUSTER, ...)                                                                             \
-    using form_##NAME = SlicedForm<INPUTS, CLUSTER, __VA_ARGS__>;                                                      \
-    extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(form_##NAME::THREADS, 1)               \
-        sliced_##NAME(const __grid_constant__ SlicedArguments maps) {                                                  \
-        sliced<form_##NAME, false>(maps);                                                                              \
-    }                                                                                                                  \
-    extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(form_##NAME::THREADS, 1)               \
-        sliced_gated_##NAME(const __grid_constant__ SlicedArguments maps) {                                            \
-        sliced<form_##NAME, true>(maps);                                                                               \
+#define DEFINE_KERNEL(NAME, FORM, GATED)                                                                               \
+    extern "C" __global__ void __cluster_dims__(FORM::CLUSTER, 1, 1) __launch_bounds__(FORM::THREADS, 1)                \
+        NAME(const __grid_constant__ SlicedArguments maps) {                                                           \
+        sliced<FORM, GATED>(maps);                                                                                     \
     }
+
+#define DEFINE_PLAIN(NAME, ...)                                                                                        \
+    using form_##NAME = SlicedForm<__VA_ARGS__>;                                                                       \
+    DEFINE_KERNEL(sliced_##NAME, form_##NAME, false)
+
+#define DEFINE(NAME, ...)                                                                                              \
+    DEFINE_PLAIN(NAME, __VA_ARGS__)                                                                                    \
+    DEFINE_KERNEL(sliced_gated_##NAME, form_##NAME, true)
 
 #endif

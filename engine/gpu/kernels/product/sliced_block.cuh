@@ -41,7 +41,7 @@ struct SlicedBlock {
     // Of eight rows of the weight and 16 of activations each.
     using UnitSums = Sums[2][LEFTS];
     using GroupSums = UnitSums[UNITS];
-    // Of a cluster: the twin of `Form::most_units` in src/kernels/product/sliced.rs.
+    // Of a cluster: the twin of `Form::units` in src/kernels/product/sliced.rs.
     static constexpr u32 MOST_UNITS = GROUPS * UNITS < 15 ? GROUPS * UNITS : 15;
     static_assert(INPUTS * (MOST_UNITS * ROWS + 8) * sizeof(float) <= INPUT_STAGES * INPUT_BYTES,
                   "sums come where activations were");

@@ -3,7 +3,7 @@
 use engine::model::Activation;
 use engine::weights::{TensorView, WeightType};
 use engine_cpu::kernels::{Compute, Pool, Precision};
-use engine_gpu::kernels::{self, PREFERRED_OF_SOME, PREFERRED_PRODUCT_ROWS, Product, SQUARES};
+use engine_gpu::kernels::{self, PREFERRED_OF_SOME, Product, SQUARES};
 use half::bf16;
 
 use super::product::linear;
@@ -254,7 +254,7 @@ impl Chain {
         let plain = self.launch_behind(rig, [between.scaled.address, squares, 0], None, count)?;
         let plain: Vec<f32> = plain.chunks_exact(self.behind.stored.shape[0]).rev().flatten().copied().collect();
         let case = format!("{}, picked", self.case(count));
-        if (PREFERRED_PRODUCT_ROWS as usize + 1..=PREFERRED_OF_SOME as usize).contains(&count) {
+        if (9..=PREFERRED_OF_SOME as usize).contains(&count) {
             // What picks so many rows may be another kernel than what takes all of them.
             report.near("scaled product", &case, &actual, &plain, SUMS);
         } else {

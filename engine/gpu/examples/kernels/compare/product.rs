@@ -58,7 +58,7 @@ pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
 
 /// Products large enough for the copy engine, of every form, at and off the edges of a stage and of a tile (132
 /// multiprocessors choose as the comments say); few of them, for a race checker.
-const STREAMED: [(usize, usize, usize); 31] = [
+const STREAMED: [(usize, usize, usize); 35] = [
     // Two blocks per multiprocessor.
     (9001, 1032, 1),
     (2900, 4096, 8),
@@ -97,6 +97,12 @@ const STREAMED: [(usize, usize, usize); 31] = [
     (13001, 1088, 18),
     (17001, 832, 24),
     (31601, 448, 32),
+    // The same of fewer rows, where two blocks share rows of the weight and nothing is gated.
+    (4001, 3264, 9),
+    (6201, 2112, 16),
+    (3301, 4480, 12),
+    // Where such a form has no registers for the rows: tiles of 32, one or two of a block.
+    (8601, 4224, 16),
 ];
 
 pub fn streamed(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {

@@ -34,7 +34,7 @@ pub(super) fn largest_shared() -> u32 {
 
 /// Of a block of the largest kernel that is left out where it does not fit.
 pub(super) fn largest_optional_shared() -> u32 {
-    STREAMED.iter().map(|size| size.shared).max().unwrap_or(0).max(sliced::SHARED)
+    STREAMED.iter().map(|size| size.shared).max().unwrap_or(0).max(sliced::largest_shared())
 }
 
 /// A size that was compiled and fits: plain and gated.

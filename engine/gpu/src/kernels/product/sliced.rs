@@ -19,15 +19,6 @@ const COLUMNS: u32 = 256;
 const THREADS: u32 = 11 * 32;
 /// Groups of warps that have rows of their own.
 const GROUPS: u32 = 4;
-/// Stages of weights, for each group, and of activations.
-const STAGES: u32 = 4;
-/// Fewest and most rows of activations.
-const LEAST_ROWS: u32 = PREFERRED_PRODUCT_ROWS + 1;
-const MOST_ROWS: u32 = PREFERRED_OF_SOME;
-/// Bytes of shared memory of a block.
-pub(super) const SHARED: u32 = STAGES * (GROUPS * ROWS + MOST_ROWS) * COLUMNS * 2;
-/// Most times sixteen rows of a cluster: the sums of more find no room where they are exchanged.
-const MOST_UNITS: u32 = 15;
 /// Bytes of weights per multiprocessor below which the matrix library is as fast.
 const WORTH: u64 = 192 * 1024;
 
@@ -35,35 +26,61 @@ const WORTH: u64 = 192 * 1024;
 #[derive(Clone, Copy)]
 struct Form {
     plain: &'static str,
-    gated: &'static str,
+    gated: Option<&'static str>,
+    /// Fewest and most rows of activations.
+    rows: [u32; 2],
     /// Blocks that share rows of the weight.
     cluster: u32,
-    /// Times sixteen rows of the weight that a group of warps has registers for.
-    units: u32,
+    /// Of a cluster, the fewest times sixteen rows that it is worth, and the most that registers are for.
+    units: [u32; 2],
+    /// Stages of weights, for each group of warps, and of activations.
+    stages: [u32; 2],
 }
 
-/// The first one that has registers for a matrix's rows takes it.
-const FORMS: [Form; 3] = [
-    form(["sliced_32_2_8", "sliced_gated_32_2_8"], 2, 2),
-    form(["sliced_32_2_15", "sliced_gated_32_2_15"], 2, 4),
-    form(["sliced_32_1_15", "sliced_gated_32_1_15"], 1, 4),
+/// The first one that takes a product is the fastest.
+const FORMS: [Form; 4] = [
+    Form { gated: None, rows: [9, 16], units: [3, 8], stages: [5, 4], ..form(["sliced_16_2_8", ""], 2, 8) },
+    form(["sliced_32_2_8", "sliced_gated_32_2_8"], 2, 8),
+    form(["sliced_32_2_15", "sliced_gated_32_2_15"], 2, 15),
+    form(["sliced_32_1_15", "sliced_gated_32_1_15"], 1, 15),
 ];
 
 const fn form(names: [&'static str; 2], cluster: u32, units: u32) -> Form {
-    Form { plain: names[0], gated: names[1], cluster, units }
+    let rows = [PREFERRED_PRODUCT_ROWS + 1, PREFERRED_OF_SOME];
+    Form { plain: names[0], gated: Some(names[1]), rows, cluster, units: [1, units], stages: [4, 4] }
 }
 
 impl Form {
-    /// Of a cluster.
-    fn most_units(&self) -> u32 {
-        MOST_UNITS.min(GROUPS * self.units)
+    /// Bytes of shared memory of a block.
+    const fn shared(&self) -> u32 {
+        (GROUPS * self.stages[0] * ROWS + self.stages[1] * self.rows[1]) * COLUMNS * 2
     }
+
+    /// Whether it takes a product that is worth it, where so many clusters run at once.
+    fn takes(&self, product: &Product, gated: bool, clusters: u32, multiprocessors: u32) -> bool {
+        let bytes = u64::from(product.outputs) * u64::from(product.columns) * 2 * (1 + u64::from(gated));
+        let whole = product.columns.is_multiple_of(BLOCK) && product.input_rows == 0 && product.choice.best == 0;
+        let units = units(product.outputs, gated);
+        whole
+            && bytes >= WORTH * u64::from(multiprocessors)
+            && (!gated || self.gated.is_some())
+            && (self.rows[0]..=self.rows[1]).contains(&product.count)
+            && units >= self.units[0] * clusters
+            && clusters > 0
+            && units.div_ceil(clusters) <= self.units[1]
+    }
+}
+
+/// Bytes of shared memory of a block of the largest form.
+pub(super) fn largest_shared() -> u32 {
+    FORMS.iter().map(Form::shared).max().unwrap_or(0)
 }
 
 /// A form that was compiled and fits: plain and gated, and clusters that run at once.
 struct Loaded {
     form: Form,
-    kernels: [Kernel; 2],
+    plain: Kernel,
+    gated: Option<Kernel>,
     clusters: u32,
 }
 
@@ -73,12 +90,13 @@ impl SlicedKernels {
     /// `shared_limit` is what a block of this device may have.
     pub fn load(module: &Module, shared_limit: u32) -> Result<Self, KernelError> {
         let mut loaded = Vec::new();
-        for form in FORMS.into_iter().filter(|_| SHARED <= shared_limit) {
-            let kernel = |name| module.optional(name, SHARED)?.map(Kernel::beside_streamed).transpose();
-            let [plain, gated] = [form.plain, form.gated].map(kernel);
-            if let Some((plain, gated)) = plain?.zip(gated?) {
-                let clusters = clusters(plain, &form)?.min(clusters(gated, &form)?);
-                loaded.push(Loaded { form, kernels: [plain, gated], clusters });
+        for form in FORMS.into_iter().filter(|form| form.shared() <= shared_limit) {
+            let kernel = |name| module.optional(name, form.shared())?.map(Kernel::beside_streamed).transpose();
+            let gated = form.gated.map(kernel).transpose()?.flatten();
+            if let Some(plain) = kernel(form.plain)? {
+                let of_gated = gated.map(|gated| clusters(gated, &form)).transpose()?;
+                let clusters = of_gated.unwrap_or(u32::MAX).min(clusters(plain, &form)?);
+                loaded.push(Loaded { form, plain, gated, clusters });
             }
         }
         Ok(Self(loaded))
@@ -86,12 +104,7 @@ impl SlicedKernels {
 
     /// The form for a product that is worth it.
     fn choose(&self, product: &Product, gated: bool, multiprocessors: u32) -> Option<&Loaded> {
-        let bytes = u64::from(product.outputs) * u64::from(product.columns) * 2 * (1 + u64::from(gated));
-        let whole = product.columns.is_multiple_of(BLOCK) && product.input_rows == 0 && product.choice.best == 0;
-        let rows = (LEAST_ROWS..=MOST_ROWS).contains(&product.count);
-        let worth = whole && rows && bytes >= WORTH * u64::from(multiprocessors);
-        let units = units(product.outputs, gated);
-        self.0.iter().find(|loaded| worth && loaded.fits(units))
+        self.0.iter().find(|loaded| loaded.form.takes(product, gated, loaded.clusters, multiprocessors))
     }
 
     pub fn suits(&self, product: &Product, gated: bool, multiprocessors: u32) -> bool {
@@ -104,20 +117,13 @@ impl SlicedKernels {
     /// As that of a product.
     pub unsafe fn launch(&self, launcher: &Launcher, product: &Product, gated: bool) -> Result<bool, KernelError> {
         let Some(loaded) = self.choose(product, gated, launcher.multiprocessors) else { return Ok(false) };
-        let form = loaded.form;
-        let clusters = loaded.clusters.min(units(product.outputs, gated));
-        let shape = Shape { grid: [clusters * form.cluster, 1], threads: THREADS, shared: SHARED };
-        let arguments = Arguments::new(product, gated)?;
+        let (form, clusters) = (loaded.form, loaded.clusters.min(units(product.outputs, gated)));
+        let shape = Shape { grid: [clusters * form.cluster, 1], threads: THREADS, shared: form.shared() };
+        let kernel = loaded.gated.filter(|_| gated).unwrap_or(loaded.plain);
+        let arguments = Arguments::new(product, gated, form.rows[1])?;
         // SAFETY: the caller's contract; the argument is the kernel's.
-        unsafe { launcher.launch(loaded.kernels[usize::from(gated)], shape, &arguments) }?;
+        unsafe { launcher.launch(kernel, shape, &arguments) }?;
         Ok(true)
-    }
-}
-
-impl Loaded {
-    /// Whether so many units are few enough for each cluster.
-    fn fits(&self, units: u32) -> bool {
-        self.clusters > 0 && units.div_ceil(self.clusters) <= self.form.most_units()
     }
 }
 
@@ -136,7 +142,7 @@ struct Arguments {
 }
 
 impl Arguments {
-    fn new(product: &Product, gated: bool) -> Result<Self, KernelError> {
+    fn new(product: &Product, gated: bool, most_rows: u32) -> Result<Self, KernelError> {
         let halves = 1 + u32::from(gated);
         let weight = Boxes {
             address: product.weight,
@@ -147,7 +153,7 @@ impl Arguments {
             box_rows: ROWS / halves,
             box_columns: COLUMNS,
         };
-        let (rows, box_rows) = (product.count, MOST_ROWS);
+        let (rows, box_rows) = (product.count, most_rows);
         let input = Boxes { address: product.input, matrices: 1, rows, box_matrices: 1, box_rows, ..weight };
         Ok(Self { product: *product, weight: TensorMap::new(&weight)?, input: TensorMap::new(&input)? })
     }
@@ -168,7 +174,7 @@ fn clusters(kernel: Kernel, form: &Form) -> Result<u32, KernelError> {
         blockDimX: THREADS,
         blockDimY: 1,
         blockDimZ: 1,
-        sharedMemBytes: SHARED,
+        sharedMemBytes: form.shared(),
         hStream: std::ptr::null_mut(),
         attrs: &raw mut attribute,
         numAttrs: 1,
@@ -183,4 +189,39 @@ fn clusters(kernel: Kernel, form: &Form) -> Result<u32, KernelError> {
     };
     result.result().map_err(missing)?;
     Ok(clusters.unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a device of 132 multiprocessors takes for `[outputs, columns]` and so many rows.
+    fn chosen([outputs, columns]: [u32; 2], count: u32, gated: bool) -> Option<&'static str> {
+        let product = Product { outputs, columns, count, ..Product::default() };
+        let form = FORMS.iter().find(|form| form.takes(&product, gated, 132 / form.cluster, 132))?;
+        if gated { form.gated } else { Some(form.plain) }
+    }
+
+    #[test]
+    fn each_product_has_the_form_that_was_measured_fastest() {
+        for (shape, count, gated, name) in [
+            ([6144, 4096], 16, false, Some("sliced_16_2_8")),
+            ([4096, 4096], 9, false, Some("sliced_16_2_8")),
+            ([4096, 14336], 16, false, Some("sliced_16_2_8")),
+            ([14336, 4096], 16, true, None),
+            ([4096, 4096], 8, false, None),
+            ([2048, 8192], 16, false, None),
+            ([6144, 4096], 17, false, Some("sliced_32_2_8")),
+            ([4096, 14336], 32, false, Some("sliced_32_2_8")),
+            ([14336, 4096], 32, true, Some("sliced_gated_32_1_15")),
+            ([28672, 4096], 32, false, Some("sliced_32_1_15")),
+            ([10240, 8192], 20, false, Some("sliced_32_2_15")),
+            ([128_256, 4096], 32, false, None),
+            ([4096, 4128], 32, false, None),
+            ([3072, 2048], 32, false, None),
+            ([4096, 4096], 33, false, None),
+        ] {
+            assert_eq!(chosen(shape, count, gated), name, "{shape:?}, {count} rows");
+        }
+    }
 }
