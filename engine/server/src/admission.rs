@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::error::ApiError;
 
@@ -25,6 +25,7 @@ pub struct Admission {
     inside: AtomicUsize,
     refused: AtomicU64,
     emptied: Notify,
+    closed: watch::Sender<bool>,
 }
 
 /// Room for some sequences, given back when dropped.
@@ -48,6 +49,11 @@ impl Admission {
         }
     }
 
+    /// Tells everything that is inside to give up.
+    pub fn close(&self) {
+        self.closed.send_replace(true);
+    }
+
     /// Sequences that run or wait.
     pub fn inside(&self) -> usize {
         self.inside.load(Ordering::Acquire)
@@ -67,6 +73,13 @@ impl Admission {
             }
             emptied.await;
         }
+    }
+}
+
+impl Permit {
+    /// Whether what is inside is to give up.
+    pub fn closed(&self) -> watch::Receiver<bool> {
+        self.admission.closed.subscribe()
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use engine::runner::SubmitError;
 use engine::types::{EventSink, FinishReason, Request, RequestEvent, RequestFailure, RequestId, SamplingParams};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
 
 use crate::admission::Permit;
 use crate::backend::Backend;
@@ -23,6 +24,7 @@ pub struct Generation {
     events: UnboundedReceiver<TaskEvent>,
     /// Outputs whose last event has not come.
     open: usize,
+    closed: watch::Receiver<bool>,
     _permit: Permit,
 }
 
@@ -44,7 +46,8 @@ impl Generation {
     pub fn start(job: &Job, service: &Service, permit: Permit) -> Result<Self, ApiError> {
         let (sender, events) = unbounded_channel();
         let backend = Arc::clone(&service.backend);
-        let mut generation = Self { backend, ids: Vec::new(), events, open: 0, _permit: permit };
+        let closed = permit.closed();
+        let mut generation = Self { backend, ids: Vec::new(), events, open: 0, closed, _permit: permit };
         for (index, task) in job.tasks.iter().enumerate() {
             let id = ids::request_id();
             let request = Request {
@@ -62,13 +65,21 @@ impl Generation {
         Ok(generation)
     }
 
-    /// The next event, or none when every output has ended. An error ends the whole job.
+    /// The next event, or none when every output has ended. An error ends the whole job; the server's end is one.
     pub async fn next(&mut self) -> Option<Result<TaskEvent, ApiError>> {
         if self.open == 0 {
             return None;
         }
-        let event = self.events.recv().await;
-        Some(self.judge(event))
+        let event = tokio::select! {
+            // First, since events may come faster than they are taken.
+            biased;
+            () = told(&mut self.closed) => None,
+            event = self.events.recv() => Some(event),
+        };
+        Some(match event {
+            Some(event) => self.judge(event),
+            None => Err(self.given_up()),
+        })
     }
 
     /// The next event if it is there already.
@@ -83,9 +94,7 @@ impl Generation {
     fn judge(&mut self, event: Option<TaskEvent>) -> Result<TaskEvent, ApiError> {
         let error = match event {
             Some((_, RequestEvent::Failed(reason))) => failure(reason),
-            Some((_, RequestEvent::Finished { reason: FinishReason::Abort, .. })) => {
-                ApiError::unavailable("aborted", "the request was aborted because the server stops")
-            }
+            Some((_, RequestEvent::Finished { reason: FinishReason::Abort, .. })) => return Err(self.given_up()),
             Some(event) => {
                 if matches!(event.1, RequestEvent::Finished { .. }) {
                     self.open -= 1;
@@ -98,11 +107,24 @@ impl Generation {
         Err(error)
     }
 
+    fn given_up(&mut self) -> ApiError {
+        self.abort();
+        ApiError::unavailable("aborted", "the request was aborted because the server stops")
+    }
+
     fn abort(&mut self) {
         self.open = 0;
         for id in self.ids.drain(..) {
             self.backend.abort(id);
         }
+    }
+}
+
+/// Returns when the server gives up what runs.
+async fn told(closed: &mut watch::Receiver<bool>) {
+    if closed.wait_for(|closed| *closed).await.is_err() {
+        // Nobody is left who could tell.
+        std::future::pending().await
     }
 }
 

@@ -24,8 +24,8 @@ pub async fn serve(
     }
 }
 
-/// Waits for the order to stop, then for the last sequence, then a moment for idle connections to close. Its end
-/// drops the server with whatever still hangs.
+/// Waits for the order to stop, then for the last sequence, which is told to give up where that takes too long, then a moment
+/// for what is said last to go out and for idle connections to close. Its end drops the server with whatever still hangs.
 async fn drain(app: Arc<App>, stop: impl Future<Output = ()>, hurry: impl Future<Output = ()>, drained: Arc<Notify>) {
     const CLOSE: std::time::Duration = std::time::Duration::from_secs(2);
     stop.await;
@@ -38,6 +38,7 @@ async fn drain(app: Arc<App>, stop: impl Future<Output = ()>, hurry: impl Future
         }
         () = hurry => tracing::warn!(running = app.admission.inside(), "told again to stop; aborting what runs"),
     }
+    app.admission.close();
     drained.notify_one();
     tokio::time::sleep(CLOSE).await;
 }

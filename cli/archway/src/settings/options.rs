@@ -68,7 +68,7 @@ pub struct Options {
     /// Seconds that running requests get to finish after the order to stop.
     #[arg(long, value_name = "SECONDS", help_heading = "Server")]
     pub shutdown_timeout: Option<u64>,
-    /// Seconds of silence after which a stream sends a comment.
+    /// Seconds of silence after which a stream sends a comment; 0 sends none.
     #[arg(long, value_name = "SECONDS", help_heading = "Server")]
     pub sse_keep_alive_interval: Option<u64>,
     /// Threads that serve connections. Default: the CPUs, at most 4.

@@ -56,6 +56,7 @@ impl Frame {
 struct Source<W> {
     generation: Generation,
     writer: W,
+    /// Zero: no comments.
     keep_alive: Duration,
     ended: bool,
 }
@@ -64,7 +65,11 @@ impl<W: ChunkWriter> Source<W> {
     /// The next frame: a wait for one event, then all that are ready.
     async fn frame(&mut self) -> Frame {
         let mut frame = Frame::default();
-        match tokio::time::timeout(self.keep_alive, self.generation.next()).await {
+        let event = match self.keep_alive {
+            Duration::ZERO => Ok(self.generation.next().await),
+            silence => tokio::time::timeout(silence, self.generation.next()).await,
+        };
+        match event {
             Err(_) => frame.text(": keep-alive\n\n"),
             Ok(event) => self.take(event, &mut frame),
         }

@@ -1,6 +1,6 @@
 //! Loading, failing, and stopping without losing an answer.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engine_server::backend::Backend;
 use engine_server::mock::{self, MockSizes};
@@ -91,16 +91,26 @@ async fn a_second_order_and_the_timeout_end_the_draining() {
         let timeout = if second { Duration::from_secs(60) } else { Duration::from_millis(100) };
         let sizes = MockSizes { interval: Duration::from_millis(5), ..MockSizes::default() };
         let server = Server::with(Settings { shutdown_timeout: timeout, ..Settings::default() }, sizes).await;
-        let endless = with(chat("a"), json!({"ignore_eos": true, "stream": true}));
-        let running = server.post(CHAT, &endless).send().await.unwrap();
+        let endless = with(chat("a"), json!({"ignore_eos": true}));
+        let stream = server.post(CHAT, &with(endless.clone(), json!({"stream": true}))).send().await.unwrap();
+        let whole = tokio::spawn(server.post(CHAT, &endless).send());
+        while server.engine.stats().running < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let begun = Instant::now();
         server.stop.notify_one();
         tokio::time::sleep(Duration::from_millis(20)).await;
         if second {
             server.hurry.notify_one();
         }
         let Server { task, app, engine, .. } = server;
+        // Whoever waits is told, and nothing hangs on to its connection.
+        let (status, refused) = error(whole.await.unwrap().unwrap()).await;
+        assert_eq!((status, &refused["code"]), (StatusCode::SERVICE_UNAVAILABLE, &json!("aborted")));
+        let last = events(&stream.text().await.unwrap()).pop().unwrap();
+        assert_eq!(last["error"]["code"], "aborted", "{last}");
         tokio::time::timeout(Duration::from_secs(5), task).await.unwrap().unwrap();
-        drop(running);
+        assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
         for _ in 0..100 {
             if app.admission.inside() + engine.stats().running as usize == 0 {
                 break;
@@ -108,5 +118,18 @@ async fn a_second_order_and_the_timeout_end_the_draining() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         assert_eq!((app.admission.inside(), engine.stats().running), (0, 0));
+    }
+}
+
+#[tokio::test]
+async fn silence_is_broken_by_comments_unless_none_are_wanted() {
+    for (keep_alive, wanted) in [(Duration::from_millis(10), true), (Duration::ZERO, false)] {
+        let sizes = MockSizes { interval: Duration::from_millis(60), ..MockSizes::default() };
+        let server = Server::with(Settings { keep_alive, ..Settings::default() }, sizes).await;
+        let stream = with(chat("a"), json!({"ignore_eos": true, "stream": true, "max_tokens": 3}));
+        let text = server.post(CHAT, &stream).send().await.unwrap().text().await.unwrap();
+        assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+        let comments = text.matches(": keep-alive").count();
+        assert!((comments > 0) == wanted && comments < 100, "{keep_alive:?}: {comments}");
     }
 }
