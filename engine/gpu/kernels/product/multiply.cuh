@@ -20,7 +20,7 @@ struct StageProducts : Stages<FORM, GATED> {
     // A lane's activations of a chunk.
     using Inputs = Vector16[BLOCKS][INPUT_TILES];
     // Where few warps multiply, products go to two sums in turns: neither waits for the other.
-    static constexpr u32 CHAINS = FORM::WARPS < 16 && FORM::PER_MULTIPROCESSOR != 2 && GROUPS < 3 ? 2 : 1;
+    static constexpr u32 CHAINS = FORM::WARPS < 16 && FORM::PER_MULTIPROCESSOR != 2 ? 2 : 1;
     using TileSums = Sums[GROUPS][CHAINS][INPUT_TILES];
     // Whether columns come in whole shares: a warp has all of its own of a chunk, or none.
     static constexpr bool WHOLE = FORM::HELD || FORM::PER_MULTIPROCESSOR == 1;

@@ -260,7 +260,7 @@ __device__ __forceinline__ void streamed(const ProductArguments& a) {
     float* sums = reinterpret_cast<float*>(storage + FORM::STAGES * Kernel::STAGE_BYTES);
     Tickets tickets = {a.launch, ceiling_divide(a.outputs, Kernel::Tile::OUTPUTS * FORM::GROUPS)};
     Stages<FORM, GATED> stages = {a, storage, barriers, tickets, ceiling_divide(a.columns, FORM::COLUMNS)};
-    bf16* kept = reinterpret_cast<bf16*>(sums + (FORM::GROUPS == 1 ? 2 : FORM::GROUPS) * Kernel::Tile::FLOATS);
+    bf16* kept = reinterpret_cast<bf16*>(sums + 2 * Kernel::Tile::FLOATS);
     StageProducts<FORM, GATED> products = {stages, InputRows<FORM::INPUT_TILES>(a), kept};
     Kernel{products, sums}.run();
 }

@@ -7,7 +7,6 @@
 DEFINE(wide_1, 1, 8, 1024, 6, 2, Keeps::CHUNKS, 2, 1)
 DEFINE(wide_8, 8, 8, 1024, 6, 2, Keeps::CHUNKS, 2, 1)
 DEFINE(wide_16, 16, 8, 1024, 5, 1, Keeps::CHUNKS, 2, 1)
-DEFINE(broad_16, 16, 8, 1024, 5, 1, Keeps::CHUNKS, 3, 1)
 // Four stages leave room for a block of the next product.
 DEFINE(deep_1, 1, 8, 1024, 4, 1, Keeps::CHUNKS, 1, 1)
 DEFINE(deep_8, 8, 8, 1024, 4, 1, Keeps::CHUNKS, 1, 1)

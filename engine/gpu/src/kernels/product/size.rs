@@ -56,9 +56,7 @@ enum Worth {
     Held,
     /// Weights for one block per multiprocessor, and tiles for nearly every multiprocessor.
     Wide,
-    /// The same, but no more than one for each.
-    OneEach,
-    /// The same, but more than one for each where registers would not hold the rows.
+    /// The same, but no more than one for each where registers would hold the rows.
     Once,
     /// The same with tiles of 16 rows.
     Deep,
@@ -87,9 +85,7 @@ impl Size {
     /// Weights go to shared memory, `stages` times `columns` columns of 16 rows, for `warps` warps; another one orders them.
     const fn streamed(names: Names, inputs: u32, rows: u32, stages: Stages, worth: Worth) -> Self {
         let (Names { unit, plain, gated }, Stages { columns, stages, warps, others, kept, resident }) = (names, stages);
-        // Of one group of rows two turns, of several one of each.
-        let buffers = if rows == 16 { 2 } else { rows / 16 };
-        let shared = stages * 16 * 2 * columns + buffers * sums(inputs, 16, warps) + 2 * kept;
+        let shared = stages * 16 * 2 * columns + 2 * sums(inputs, 16, warps) + 2 * kept;
         let (threads, share) = ((warps + others) * 32, columns / warps);
         Self { unit, plain, gated, inputs, rows, resident, threads, shared, share, worth }
     }
@@ -123,7 +119,6 @@ impl Size {
                 Worth::Light(least, columns) => !large(LONG) && held(least) && product.columns <= columns,
                 Worth::Held => held(WORTH_ONE_BLOCK),
                 Worth::Wide => one_block && filled,
-                Worth::OneEach => one_block && filled && tiles <= multiprocessors,
                 Worth::Once => one_block && filled && once,
                 Worth::Deep => one_block,
             }
@@ -144,7 +139,7 @@ pub(super) const DIRECT: [Size; 4] = [
 ];
 
 /// The fastest first. Stages: as many as leave room for a block of attention, but where registers leave none.
-pub(super) const STREAMED: [Size; 15] = [
+pub(super) const STREAMED: [Size; 14] = [
     held(["streamed_short_1", "streamed_gated_short_1"], 1, LIGHT_SHORT, Worth::Light(WORTH_STREAMING, SHORT_COLUMNS)),
     held(["streamed_light_1", "streamed_gated_light_1"], 1, LIGHT, Worth::Light(WORTH_ROOM, HELD_COLUMNS)),
     held(["streamed_held_1", "streamed_gated_held_1"], 1, one_block(6, 8), Worth::Held),
@@ -155,7 +150,6 @@ pub(super) const STREAMED: [Size; 15] = [
     wide(["streamed_wide_8", "streamed_gated_wide_8"], 8, 32, one_block(6, 8), Worth::Wide),
     wide(["streamed_deep_8", "streamed_gated_deep_8"], 8, 16, one_block(4, 8), Worth::Deep),
     two_blocks(["streamed_8", "streamed_gated_8"], 8, 6),
-    wide(["streamed_broad_16", "streamed_gated_broad_16"], 16, 48, one_block(5, 8), Worth::OneEach),
     wide(["streamed_wide_16", "streamed_gated_wide_16"], 16, 32, one_block(5, 8), Worth::Once),
     held(["streamed_held_16", "streamed_gated_held_16"], 16, GROWING, Worth::Held),
     wide(["streamed_deep_16", "streamed_gated_deep_16"], 16, 16, one_block(5, 16), Worth::Deep),
@@ -207,7 +201,7 @@ mod tests {
             ([14336, 4096], 1, true, "streamed_gated_light_1"),
             ([14336, 4096], 2, true, "streamed_gated_held_8"),
             ([14336, 4096], 16, true, "streamed_gated_held_16"),
-            ([6144, 4096], 16, false, "streamed_broad_16"),
+            ([6144, 4096], 16, false, "streamed_held_16"),
             ([6144, 4096], 8, false, "streamed_held_8"),
             ([4096, 4096], 16, false, "streamed_wide_16"),
             ([128_256, 4096], 16, false, "streamed_held_16"),
