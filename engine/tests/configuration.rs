@@ -241,4 +241,7 @@ fn no_json_is_said() {
     assert!(error.starts_with("a/config.json: is not valid JSON") && error.contains("line 1"), "{error}");
     let error = parse_config("a/config.json", "[]").expect_err("is a list").to_string();
     assert_eq!(error, "a/config.json: must hold a JSON object");
+    let twice = text("llama-tiny").replacen('{', "{\"num_hidden_layers\": 2,", 1);
+    let error = parse_config("a/config.json", &twice).expect_err("says two numbers of layers").to_string();
+    assert!(error.contains("key `num_hidden_layers` stands twice"), "{error}");
 }

@@ -98,6 +98,7 @@ fn a_wrong_index_is_said() {
         (r#"{"weight_map": {"b": "../one.safetensors"}}"#, "which is no name of a file in this folder"),
         (r#"{"weight_map": {"b": ".."}}"#, "which is no name of a file in this folder"),
         (r#"{"weight_map": ["b"]}"#, "is no index of shards"),
+        (r#"{"weight_map": {"b": "gone.safetensors", "b": "one.safetensors"}}"#, "key `b` stands twice"),
     ];
     for (index, message) in cases {
         let folder = folder(&[("one.safetensors", &shard), ("model.safetensors.index.json", index.as_bytes())]);

@@ -300,6 +300,16 @@ fn a_wrong_tokenizer_json_is_said() {
 }
 
 #[test]
+fn a_token_that_has_two_ids_is_refused() {
+    let json = small_json().to_string();
+    let twice = json.replacen(r#""vocab":{"#, r#""vocab":{"b":3,"#, 1);
+    assert_ne!(json, twice);
+    let error = Tokenizer::from_json("tokenizer.json", twice.as_bytes(), &TokenizerSettings::default()).err();
+    let said = error.map(|error| error.to_string());
+    assert!(said.as_ref().is_some_and(|said| said.contains("key `b` stands twice")), "{said:?}");
+}
+
+#[test]
 fn settings_are_read_in_every_spelling() {
     let text = json!({
         "bos_token": {"content": "<s>", "special": true},
@@ -315,6 +325,7 @@ fn settings_are_read_in_every_spelling() {
         ("[]", "must hold a JSON object"),
         (r#"{"eos_token": 2}"#, "key `eos_token` must be a string"),
         (r#"{"chat_template": 2}"#, "key `chat_template` must be"),
+        (r#"{"eos_token": "a", "eos_token": "b"}"#, "key `eos_token` stands twice"),
     ] {
         let error =
             TokenizerSettings::parse("folder/tokenizer_config.json", text).expect_err("must be refused").to_string();

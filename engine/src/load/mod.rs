@@ -5,6 +5,7 @@ mod error;
 mod generation;
 mod gguf;
 pub(crate) mod hugging_face;
+mod json;
 pub(crate) mod keys;
 mod text;
 
@@ -22,6 +23,7 @@ pub use error::{ConfigError, LoadError};
 pub use generation::GenerationDefaults;
 pub use gguf::read_gguf_config;
 pub use hugging_face::parse_config;
+pub(crate) use json::read_json;
 pub use text::read_chat_template;
 
 pub use crate::plan::{is_there, open_regular};
@@ -194,10 +196,10 @@ pub(crate) fn read_text(path: &Path) -> Result<String, LoadError> {
     read_bounded_text(path).map_err(|cause| LoadError::Read { path: path.display().to_string(), cause })
 }
 
-/// Parses a file that must hold one JSON object.
+/// Parses a file that must hold one JSON object, without repeated keys.
 pub(crate) fn json_object(path: &str, text: &str) -> Result<Map<String, Value>, LoadError> {
     let fail = |message| LoadError::File { path: path.to_owned(), message };
-    match serde_json::from_str(text) {
+    match read_json(text.as_bytes()) {
         Ok(Value::Object(map)) => Ok(map),
         Ok(_) => Err(fail("must hold a JSON object".to_owned())),
         Err(error) => Err(fail(format!("is not valid JSON: {error}"))),

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::vocabulary::{Entry, Spelling, Vocabulary};
 use super::{Frame, Tokenizer, TokenizerError, growth, guard};
+use crate::load::read_json;
 
 /// What `tokenizer_config.json` says.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,7 +24,7 @@ impl TokenizerSettings {
     /// Reads the text of a `tokenizer_config.json`; `path` is for messages.
     pub fn parse(path: &str, text: &str) -> Result<Self, TokenizerError> {
         let fail = |message: String| TokenizerError { path: path.to_owned(), message };
-        let root: Value = serde_json::from_str(text).map_err(|error| fail(format!("is not valid JSON: {error}")))?;
+        let root: Value = read_json(text.as_bytes()).map_err(|error| fail(format!("is not valid JSON: {error}")))?;
         if !root.is_object() {
             return Err(fail("must hold a JSON object".to_owned()));
         }
@@ -66,7 +67,7 @@ impl Tokenizer {
     pub fn from_json(path: &str, json: &[u8], settings: &TokenizerSettings) -> Result<Self, TokenizerError> {
         let fail = |message: String| TokenizerError { path: path.to_owned(), message };
         let encoder = guard(path, "is no usable tokenizer", || {
-            let mut encoder = tokenizers::Tokenizer::from_bytes(json)?;
+            let mut encoder: tokenizers::Tokenizer = read_json(json)?;
             // Limits for training batches; a server must see the whole prompt.
             encoder.with_truncation(None)?.with_padding(None);
             Ok(encoder)

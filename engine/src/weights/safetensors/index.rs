@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 
 use super::{NESTED, add_file};
-use crate::load::{LARGEST_TEXT, read_bounded};
+use crate::load::{LARGEST_TEXT, read_bounded, read_json};
 use crate::weights::bytes::open;
 use crate::weights::table::{Stored, Table, missing};
 use crate::weights::{OpenFile, WeightError};
@@ -20,8 +20,7 @@ struct Index {
 pub(super) fn open_shards(path: &Path, opener: OpenFile) -> Result<Table, WeightError> {
     let fail = |message: String| WeightError::File { path: path.display().to_string(), message };
     let text = read_bounded(path, LARGEST_TEXT).map_err(|error| fail(format!("cannot be read: {error}")))?;
-    let index: Index =
-        serde_json::from_slice(&text).map_err(|error| fail(format!("is no index of shards: {error}")))?;
+    let index: Index = read_json(&text).map_err(|error| fail(format!("is no index of shards: {error}")))?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let mut table = Table::default();
     let mut shards: IndexMap<&str, IndexMap<String, Stored>> = IndexMap::new();
