@@ -157,6 +157,9 @@ fn other_kinds_of_draft_models_are_refused_by_name() {
         .set("architectures", json!(["Eagle3DeepseekV2ForCausalLM"]))
         .refused(&["Eagle3DeepseekV2", "MLA"]);
     Draft::official().set("num_hidden_layers", json!(2)).refused(&["num_hidden_layers", "one layer"]);
+    Draft::official()
+        .set("quantization_config", json!({"quant_method": "awq", "bits": 4}))
+        .refused(&["quantization_config", "quantised head"]);
     Draft::official().set("eagle_config", json!({"use_aux_hidden_state": false})).refused(&["EAGLE-1 and 2"]);
     let mut first = Draft::official().without("midlayer.hidden_norm.weight").without("fc.weight");
     first = first.with("fc.weight", &[64, 128], 0.1);

@@ -31,7 +31,7 @@ pub struct Arguments {
     #[arg(long, value_name = "ID", help_heading = "Machine")]
     gpu: Option<String>,
     /// GPUs of the machine. Default: one for each rank.
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Machine")]
+    #[arg(long, value_name = "COUNT", requires = "gpu", value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Machine")]
     count: Option<u32>,
     /// How the GPUs are connected. Default: the product's usual way.
     #[arg(long, value_name = "TOPOLOGY", requires = "gpu", help_heading = "Machine")]

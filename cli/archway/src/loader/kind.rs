@@ -62,7 +62,7 @@ impl Kind {
             Self::Cpu => PlanRequest { unused: unused::on_cpu(options)?, activation_bytes: 4, ..request },
             Self::Cuda => {
                 check_pack(options)?;
-                let (unused, max_sequences) = (unused::on_gpus(options), sizes.slots as usize);
+                let (unused, max_sequences) = (unused::on_gpus(options)?, sizes.slots as usize);
                 PlanRequest { unused, max_sequences, activation_bytes: GPU_ELEMENT, ..request }
             }
         })

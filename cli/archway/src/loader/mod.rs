@@ -16,7 +16,7 @@ mod text;
 pub mod tuning;
 mod unused;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use engine_server::service::Service;
 
 pub use host::cpu as host_cpu;
@@ -37,6 +37,8 @@ pub fn prepare(options: &Options) -> Result<Prepared> {
     if options.mock_engine == Some(true) {
         return mocked::prepare(options).map(Prepared::Mock);
     }
+    let interval = options.mock_interval.unwrap_or(0);
+    ensure!(interval == 0, "--mock-interval {interval} is about the mock engine; add --mock-engine, or leave it out");
     let model = options.model.as_deref().context("no model is given; name a folder, a .gguf file or a config.json")?;
     model::prepare(model, options).map(Box::new).map(Prepared::Model)
 }

@@ -76,8 +76,11 @@ fn parse<Q: Quantity>(text: &str) -> Result<Q, String> {
     let text = text.trim();
     let split = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
-    let unit = Q::unit(unit.trim())?;
     let fail = || format!("`{text}` is no number; give {}", Q::EXPECTED);
+    if number.is_empty() {
+        return Err(fail());
+    }
+    let unit = Q::unit(unit.trim())?;
     let value = match number.split_once('.') {
         None => match number.parse::<u64>() {
             Ok(value) => value.checked_mul(unit),

@@ -35,6 +35,7 @@ pub(super) fn read_config(path: &str, root: &Map<String, Value>) -> Result<Shape
     let places =
         Places { top, eagle, layer: layer.map_or(top, |map| Keys::new(path, "transformer_layer_config.", map)) };
     refuse_other_kinds(&places)?;
+    refuse_quantised(&places)?;
     let mut warnings = warnings(&places)?;
     let (layer, heads) = (&places.layer, places.layer.size("num_attention_heads", bounds::HEADS)?);
     let hidden = layer.size("hidden_size", bounds::WIDTH)?;
@@ -185,6 +186,18 @@ fn refuse_other_kinds(places: &Places) -> Result<(), ConfigError> {
         Some(layers) => Err(layer.error("num_hidden_layers", format!("is {layers}; heads of one layer are served"))),
         None => Ok(()),
     }
+}
+
+/// Draft heads are small and kept as they are: a key that says otherwise was left there by mistake, or the weights are no numbers
+/// that this engine reads.
+fn refuse_quantised(places: &Places) -> Result<(), ConfigError> {
+    for keys in places.all().chain([&places.layer]) {
+        if keys.object("quantization_config")?.is_some() {
+            let message = "is about a quantised head; heads in F32, F16 or BF16 are served. If the weights are plain, take the key out";
+            return Err(keys.error("quantization_config", message));
+        }
+    }
+    Ok(())
 }
 
 /// What this engine does otherwise than the configuration says; output stays right, acceptance may fall.
