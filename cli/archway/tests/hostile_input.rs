@@ -216,6 +216,20 @@ fn benchmarks_refuse_numbers_by_name() {
 }
 
 #[test]
+fn commands_that_serve_nothing_refuse_flags_of_a_server() {
+    let commands: [&[&str]; 4] = [&["demo"], &["bench", "latency"], &["bench", "throughput"], &["bench", "eagle3"]];
+    for command in commands {
+        for (flag, value) in [("--port", "1"), ("--api-key", "key"), ("--max-body-size", "1MiB")] {
+            let said = refused(&[command, &["--mock-engine", flag, value]].concat());
+            assert!(said.contains(&format!("{flag} is about a server")), "{command:?}: {said}");
+        }
+        let help = archway(&[command, &["--help"]].concat());
+        let help = String::from_utf8_lossy(&help.stdout);
+        assert!(help.contains("--threads") && !help.contains("--port"), "{command:?}: {help}");
+    }
+}
+
+#[test]
 fn wishes_about_the_cpu_are_named_where_gpus_are_planned() {
     let plan = |more: &[&str]| {
         let line = ["plan", SHAPE, "--gpu", "h200", "--json", "--threads", "3", "--cpu-precision", "exact"];

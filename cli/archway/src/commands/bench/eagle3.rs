@@ -17,12 +17,13 @@ use super::report;
 use crate::generate::Run;
 use crate::loader;
 use crate::numbers::Summary;
-use crate::settings::{Options, Speculative, SpeculativeConfig, resolve};
+use crate::settings::{Options, Speculative, SpeculativeConfig, hide_of_server, resolve_alone};
 
 /// Measure whether speculation pays: plain and speculative runs of the same prompts, one after the other.
 ///
 /// A run answers every prompt, --batch-size of them at once. Rates count tokens after the first one of each answer.
 #[derive(Args)]
+#[command(mut_args(hide_of_server))]
 pub struct Arguments {
     /// Prompts: JSON, a list of texts, of token lists, or of objects with `ids` or `text`. Default: four questions.
     #[arg(long, value_name = "FILE")]
@@ -122,7 +123,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     within("warmup", arguments.warmup, &WARMUPS)?;
     within("batch-size", arguments.batch_size, &COUNTS)?;
     within("max-tokens", arguments.max_tokens as usize, &LENGTHS)?;
-    let options = resolve(&arguments.options, None)?.options;
+    let options = resolve_alone(&arguments.options)?;
     let Some(loader::speculation::Asked { shape, .. }) = loader::speculation::asked(&options)? else {
         bail!("no draft model is given; set --speculative-draft-model-path to an EAGLE-3 head's folder");
     };
@@ -170,6 +171,7 @@ fn without_speculation(options: &Options) -> Options {
         speculative_num_draft_tokens: None,
         speculative_config: None::<SpeculativeConfig>,
         eagle3_taps: None,
+        speculative_adaptive: None,
         ..options.clone()
     }
 }

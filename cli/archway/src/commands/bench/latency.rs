@@ -13,11 +13,12 @@ use super::bounds::{COUNTS, LENGTHS, WARMUPS, prompts, within};
 use super::report;
 use crate::generate::Run;
 use crate::numbers::{Random, Summary};
-use crate::settings::{Options, resolve};
-use crate::{loader, progress};
+use crate::progress;
+use crate::settings::{Options, hide_of_server};
 
 /// Time a batch of equal requests from submission to end, again and again.
 #[derive(Args)]
+#[command(mut_args(hide_of_server))]
 pub struct Arguments {
     /// Prompt length in tokens.
     #[arg(long, value_name = "TOKENS", default_value_t = 32)]
@@ -68,7 +69,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     within("output-len", arguments.output_len as usize, &LENGTHS)?;
     within("runs", arguments.runs, &COUNTS)?;
     within("warmup", arguments.warmup, &WARMUPS)?;
-    let service = loader::prepare(&resolve(&arguments.options, None)?.options)?.load()?;
+    let service = super::prepare(&arguments.options)?.load()?;
     let mut random = Random::new(arguments.options.seed.unwrap_or(0));
     let bar = progress::bar((arguments.warmup + arguments.runs) as u64, "latency");
     let mut runs = Vec::with_capacity(arguments.runs);

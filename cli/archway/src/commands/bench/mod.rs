@@ -17,6 +17,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
+use crate::loader::{self, Prepared};
+use crate::settings::{LoadFormat, Options, resolve_alone};
+
 /// Measure the engine, or a server.
 #[derive(Args)]
 pub struct Arguments {
@@ -43,4 +46,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Eagle3(arguments) => eagle3::run(arguments),
         Command::Frontend(arguments) => frontend::run(arguments),
     }
+}
+
+/// A model for measurements with random prompts. Their seed is `--seed`, so where weights are read it is no idle flag.
+fn prepare(flags: &Options) -> Result<Prepared> {
+    let mut options = resolve_alone(flags)?;
+    if options.load_format != Some(LoadFormat::Dummy) {
+        options.seed = None;
+    }
+    loader::prepare(&options)
 }

@@ -13,11 +13,12 @@ use super::bounds::{COUNTS, LENGTHS, WARMUPS, prompts, within};
 use super::report;
 use crate::generate::Run;
 use crate::numbers::{Random, Summary};
-use crate::settings::{Options, resolve};
-use crate::{loader, progress};
+use crate::progress;
+use crate::settings::{Options, hide_of_server};
 
 /// Submit many requests at once and count what comes out.
 #[derive(Args)]
+#[command(mut_args(hide_of_server))]
 pub struct Arguments {
     /// Requests of one run.
     #[arg(long, value_name = "COUNT", default_value_t = 64)]
@@ -70,7 +71,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     within("runs", arguments.runs, &COUNTS)?;
     within("warmup", arguments.warmup, &WARMUPS)?;
     ensure!((0.0..1.0).contains(&arguments.range_ratio), "--range-ratio must be from 0 up to below 1");
-    let service = loader::prepare(&resolve(&arguments.options, None)?.options)?.load()?;
+    let service = super::prepare(&arguments.options)?.load()?;
     let mut random = Random::new(arguments.options.seed.unwrap_or(0));
     let mut runs = Vec::with_capacity(arguments.runs);
     for number in 0..arguments.warmup + arguments.runs {
