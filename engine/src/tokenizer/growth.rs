@@ -3,8 +3,12 @@
 
 use serde_json::Value;
 
+use super::charsmap;
+
 /// Times that replacements may make a text longer: three bytes for a space, and again for what stands for several of them.
 const MOST_TIMES: usize = 16;
+/// Times that SentencePiece's tables may make a text longer. Theirs make 33 bytes of three, of an Arabic ligature.
+const MOST_MAPPED: usize = 16;
 /// Bytes that may be put before a text.
 const MOST_ADDED: usize = 1 << 10;
 /// Tokens that may be put around a text.
@@ -17,8 +21,15 @@ struct Growth {
     added: usize,
 }
 
-/// `normalizer` and `post_processor` as the file has them, null where it has none. Errors: one makes a text much longer.
+/// `normalizer` and `post_processor` as the file has them, null where it has none. Errors: one makes a text much longer, or
+/// holds a damaged table.
 pub(super) fn check(normalizer: &Value, post_processor: &Value) -> Result<(), String> {
+    let mapped = mapped(normalizer).map_err(|error| format!("key `normalizer`: {error}"))?;
+    if mapped > MOST_MAPPED {
+        return Err(format!(
+            "key `normalizer`: `precompiled_charsmap` makes a text up to {mapped} times as long; at most {MOST_MAPPED} times is taken"
+        ));
+    }
     let Growth { times, added } = grown(normalizer, Growth { times: 1, added: 0 });
     if times > MOST_TIMES || added > MOST_ADDED {
         return Err(format!(
@@ -34,6 +45,18 @@ pub(super) fn check(normalizer: &Value, post_processor: &Value) -> Result<(), St
         ));
     }
     Ok(())
+}
+
+/// What tables of replacements do, one after the other. They are bounded by themselves: what published ones do to one letter
+/// would leave no room for other steps.
+fn mapped(step: &Value) -> Result<usize, String> {
+    match step["type"].as_str() {
+        Some("Sequence") => {
+            steps(step, "normalizers").try_fold(1, |times: usize, step| Ok(times.saturating_mul(mapped(step)?)))
+        }
+        Some("Precompiled") => charsmap::times(step["precompiled_charsmap"].as_str().unwrap_or_default()),
+        _ => Ok(1),
+    }
 }
 
 /// After a step, and those inside it. Steps that are not named change letters, not how many there are.
@@ -104,6 +127,21 @@ mod tests {
              "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}},
         ]});
         assert_eq!(check(&Value::Null, &frame), Ok(()));
+    }
+
+    #[test]
+    fn tables_of_replacements_are_bounded_by_themselves() {
+        let table = |letter: &str| {
+            let table = super::charsmap::tests::encoded(letter, "e");
+            json!({"type": "Precompiled", "precompiled_charsmap": table})
+        };
+        let spaces = || replace(json!({"Regex": " {2,}"}), "▁");
+        assert_eq!(normalizer(vec![table("0123456789a"), spaces()]), Ok(()));
+        for steps in [vec![table(&"a".repeat(17))], vec![table("abcde"), table("abcde")]] {
+            assert!(normalizer(steps).unwrap_err().contains("`precompiled_charsmap` makes a text up to"));
+        }
+        let damaged = json!({"type": "Precompiled", "precompiled_charsmap": "AAA"});
+        assert!(normalizer(vec![damaged]).unwrap_err().starts_with("key `normalizer`: `precompiled_charsmap`"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Text to tokens and back.
 
+mod charsmap;
 mod error;
 mod gguf;
 mod growth;
