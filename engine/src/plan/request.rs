@@ -57,6 +57,7 @@ pub struct PlanRequest {
     pub allreduce: AllReduceChoice,
     /// Prefill follows the ladder unless it is asked for by name.
     pub allreduce_prefill: AllReduceChoice,
+    /// `Fused` binds decode, verify and draft steps; prefill is fused as far as its ladder goes.
     pub fusion: FusionChoice,
     pub strict: bool,
     pub allow_fallback: bool,

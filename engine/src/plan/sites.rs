@@ -169,8 +169,13 @@ fn decided(
     row_bytes: usize,
     base: SiteReport,
 ) -> SiteReport {
-    // The embedding's sum is followed by no residual, so there is nothing to fuse it with; the wish speaks of the others.
-    let fusion = if site == Site::Embedding { FusionChoice::Unfused } else { request.fusion };
+    let fusion = match (site, step.phase, request.fusion) {
+        // The embedding's sum is followed by no residual, so there is nothing to fuse it with; the wish speaks of the others.
+        (Site::Embedding, ..) => FusionChoice::Unfused,
+        // A whole prompt's message is often larger than fused kernels take: the wish binds what the algorithm's binds.
+        (_, Phase::Prefill, FusionChoice::Fused) => FusionChoice::Auto,
+        (.., asked) => asked,
+    };
     let too_wide = row_bytes as u64 > space::FUSED_ROW && fusion != FusionChoice::Unfused;
     let wish = wish(request, step, if too_wide { FusionChoice::Unfused } else { fusion });
     let judged = shape(request, row_bytes, step.rows);

@@ -305,6 +305,18 @@ fn what_fails_its_self_test_is_planned_around_one_by_one() {
 }
 
 #[test]
+fn a_wish_for_fusion_leaves_prefill_to_its_ladder() {
+    let plan = pair(|request| request.fusion = FusionChoice::Fused);
+    assert_eq!(plan.verdict, PlanVerdict::Selected, "{plan}");
+    for site in [Site::AttentionOutput, Site::MlpOutput] {
+        let of = |phase| plan.site(Operation::AllReduce, site, phase).unwrap();
+        assert_ne!(of(Phase::Decode).fusion, "none", "{plan}");
+        let auto = pair(|_| {});
+        assert_eq!(of(Phase::Prefill).ladder, auto.site(Operation::AllReduce, site, Phase::Prefill).unwrap().ladder);
+    }
+}
+
+#[test]
 fn rows_that_no_fused_kernel_holds_are_not_fused() {
     let fused = |plan: &Plan| plan.sites.iter().any(|site| site.ladder.iter().any(|rung| rung.fusion != "none"));
     let wide = |request: &mut PlanRequest| request.config.hidden = 16384;

@@ -128,7 +128,7 @@ pub struct Options {
     /// Algorithm of the all-reduce in prefill steps.
     #[arg(long, value_name = "ALGORITHM", help_heading = "Plan")]
     pub allreduce_prefill: Option<AllReduce>,
-    /// Fusion of the all-reduce with residual and norm.
+    /// Fusion of the all-reduce with residual and norm; `fused` binds decode, verify and draft steps.
     #[arg(long, value_name = "FUSION", help_heading = "Plan")]
     pub fusion: Option<Fusion>,
     /// Largest message of the chosen algorithm, instead of the database's limit.
