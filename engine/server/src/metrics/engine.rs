@@ -56,9 +56,8 @@ impl EngineCollector {
 
     /// Counters and levels that vLLM splits by a label.
     fn split(&self, encoder: &mut DescriptorEncoder, stats: &EngineStats) -> fmt::Result {
-        let waiting = [("capacity", stats.waiting), ("deferred", 0)];
-        let rows = waiting.into_iter().map(|(reason, count)| ([("reason", reason)], ConstGauge::new(i64::from(count))));
-        family(encoder, "vllm:num_requests_waiting_by_reason", "Sequences that wait, by reason", rows)?;
+        let waiting = std::iter::once(([("reason", "capacity")], ConstGauge::new(i64::from(stats.waiting))));
+        family(encoder, "vllm:num_requests_waiting_by_reason", "Sequences that wait, by reason", waiting)?;
         let cached = stats.prefix_hits;
         let sources = [("local_compute", stats.prompt_tokens.saturating_sub(cached)), ("local_cache_hit", cached)];
         let rows = sources.into_iter().map(|(source, count)| ([("source", source)], ConstCounter::new(count)));
