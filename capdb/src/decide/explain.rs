@@ -80,13 +80,19 @@ struct Places<'a> {
 }
 
 impl Places<'_> {
-    /// The decisive reasons, each at the algorithm that it struck out or speaks of.
+    /// The decisive reasons, each at what it speaks of: the fusion that there is not, an algorithm that it struck out, or the one
+    /// that was taken. What struck out an algorithm stands among the rejected ones too.
     fn decisive(&self, decision: &Decision) -> Vec<ReasonLine> {
         let owner = |reason: Reason| {
             let struck = AlgorithmId::ALL.iter().copied().find(|id| decision.rejected[*id as usize].contains(reason));
             struck.or(decision.algorithm)
         };
-        let line = |reason: Reason| self.line(reason, owner(reason), decision.algorithm.map(|_| self.shape.fusion));
+        let line = |reason: Reason| {
+            if decision.unfused.contains(reason) {
+                return self.said(reason, self.at_fusion(reason));
+            }
+            self.line(reason, owner(reason), decision.algorithm.map(|_| self.shape.fusion))
+        };
         decision.reasons.iter().map(line).collect()
     }
 
@@ -95,7 +101,28 @@ impl Places<'_> {
     }
 
     fn line(&self, reason: Reason, algorithm: Option<AlgorithmId>, fusion: Option<FusionId>) -> ReasonLine {
-        ReasonLine { reason: reason.word(), class: reason.class().word(), at: self.at(reason, algorithm, fusion) }
+        self.said(reason, self.at(reason, algorithm, fusion))
+    }
+
+    fn said(&self, reason: Reason, at: String) -> ReasonLine {
+        ReasonLine { reason: reason.word(), class: reason.class().word(), at }
+    }
+
+    /// Where the record says what stands against the fused kernel. The user's limit is one of algorithms.
+    fn at_fusion(&self, reason: Reason) -> String {
+        let (fused, world_size) = (format!("/fusions/{}", self.shape.fusion), self.shape.world_size);
+        let keys = match reason {
+            Reason::WorldSizeNotListed => vec!["world_sizes".to_owned(), "max_message".to_owned()],
+            Reason::MessageOverLimit | Reason::ValueGuessed | Reason::ValueInherited => {
+                vec![format!("max_message/{world_size}"), "support".to_owned()]
+            }
+            Reason::DtypeUnsupported => vec!["dtypes".to_owned()],
+            Reason::TopologyNotListed => vec!["topologies".to_owned()],
+            Reason::FactUnknown => vec!["support".to_owned()],
+            _ => return self.at(reason, None, Some(self.shape.fusion)),
+        };
+        let pointers: Vec<String> = keys.into_iter().map(|key| format!("{fused}/{key}")).collect();
+        self.record(&pointers, "fused kernel")
     }
 
     fn at(&self, reason: Reason, algorithm: Option<AlgorithmId>, fusion: Option<FusionId>) -> String {

@@ -13,6 +13,13 @@ pub(super) struct Choice {
     pub reasons: Reasons,
 }
 
+impl Choice {
+    /// Why there is none.
+    pub fn against(&self) -> Reasons {
+        if self.id.is_none() { self.reasons } else { Reasons::NONE }
+    }
+}
+
 /// The fusion for a message that `algorithm` takes. Never changes what was chosen before.
 pub(super) fn choose(
     table: &Table,

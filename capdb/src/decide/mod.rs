@@ -48,6 +48,8 @@ pub struct Decision {
     pub fusion: Option<FusionId>,
     /// Everything that made the decision what it is: of the rungs passed over, of the chosen one, and of the fusion.
     pub reasons: Reasons,
+    /// Those of `reasons` that say why there is no fused kernel.
+    pub unfused: Reasons,
     /// Why each algorithm cannot take the message, in the order of `AlgorithmId::ALL`; empty for those that can.
     pub rejected: [Reasons; AlgorithmId::ALL.len()],
     /// What the request gets with `allreduce: auto, fusion: auto`. `None` for one rank, or where nothing runs.
@@ -67,9 +69,11 @@ pub fn decide(table: &Table, host: &HostFacts, shape: &Shape, request: &Request)
     decision.nearest = nearest.algorithm;
     if decision.verdict == Verdict::Refused && request.allow_fallback && !decision.reasons.any_invalid() {
         let reasons = decision.reasons.union(nearest.reasons);
+        let unfused = decision.unfused.union(nearest.unfused);
         decision = Decision {
             verdict: Verdict::Fallback,
             reasons,
+            unfused,
             nearest: nearest.algorithm,
             rejected: decision.rejected,
             ..nearest
@@ -152,8 +156,7 @@ fn invalid(host: &HostFacts, shape: &Shape) -> Reasons {
 /// One rank has nothing to reduce, so every all-reduce request is met and no fusion is.
 fn one_rank(stack: Reasons, request: &Request) -> Decision {
     let rejected = [Reasons::NONE; AlgorithmId::ALL.len()];
-    let nothing =
-        |verdict, reasons| Decision { verdict, algorithm: None, fusion: None, reasons, rejected, nearest: None };
+    let nothing = |verdict, reasons| Decision { verdict, ..refused(reasons, rejected) };
     let plain = matches!(request.allreduce, AllReduceRequest::Auto | AllReduceRequest::Algorithm(AlgorithmId::Nccl));
     if request.fusion == FusionRequest::Fused {
         return refused(stack.with(Reason::FusionNotListed), rejected);
@@ -169,14 +172,15 @@ fn one_rank(stack: Reasons, request: &Request) -> Decision {
 }
 
 fn refused(reasons: Reasons, rejected: [Reasons; AlgorithmId::ALL.len()]) -> Decision {
-    Decision { verdict: Verdict::Refused, algorithm: None, fusion: None, reasons, rejected, nearest: None }
+    let unfused = Reasons::NONE;
+    Decision { verdict: Verdict::Refused, algorithm: None, fusion: None, reasons, unfused, rejected, nearest: None }
 }
 
 /// Walks the rungs and takes the first one that nothing strikes out; with `fusion: fused`, the first that can be fused.
 fn auto(question: &Question<'_>) -> Decision {
     let rejected = question.rejected();
     // A stack that strikes out every rung but NCCL is a fallback even where a rule would have led to NCCL as well.
-    let mut reasons = question.stack;
+    let (mut reasons, mut unfused) = (question.stack, Reasons::NONE);
     let mut gap = !reasons.is_empty();
     for id in question.rungs().iter() {
         let Strikes { reasons: against, notes } = question.judged[id as usize];
@@ -193,13 +197,23 @@ fn auto(question: &Question<'_>) -> Decision {
             let own = if last { notes.union(against) } else { notes };
             let verdict = if gap { Verdict::Fallback } else { Verdict::Selected };
             let reasons = reasons.union(own).union(fused.reasons);
-            return Decision { verdict, algorithm: Some(id), fusion: fused.id, reasons, rejected, nearest: None };
+            let unfused = fused.against();
+            return Decision {
+                verdict,
+                algorithm: Some(id),
+                fusion: fused.id,
+                reasons,
+                unfused,
+                rejected,
+                nearest: None,
+            };
         }
         let all = strike.union(unfit);
         gap |= all.all_gaps();
         reasons = reasons.union(all);
+        unfused = unfused.union(unfit);
     }
-    refused(reasons, rejected)
+    Decision { unfused, ..refused(reasons, rejected) }
 }
 
 /// A request for one algorithm: met by it, or refused with every reason that holds.
@@ -211,10 +225,11 @@ fn explicit(question: &Question<'_>, id: AlgorithmId) -> Decision {
     }
     let fused = question.fusion(id);
     if question.request.fusion == FusionRequest::Fused && fused.id.is_none() {
-        return refused(fused.reasons, rejected);
+        return Decision { unfused: fused.reasons, ..refused(fused.reasons, rejected) };
     }
-    let reasons = notes.union(fused.reasons);
-    Decision { verdict: Verdict::Selected, algorithm: Some(id), fusion: fused.id, reasons, rejected, nearest: None }
+    let (reasons, unfused) = (notes.union(fused.reasons), fused.against());
+    let verdict = Verdict::Selected;
+    Decision { verdict, algorithm: Some(id), fusion: fused.id, reasons, unfused, rejected, nearest: None }
 }
 
 /// A request for any algorithm whose buffers live in symmetric memory.

@@ -18,12 +18,16 @@ fusions:
   allreduce_residual_rmsnorm_fp8: {support: absent, evidence: {kind: documented, source: x}}
 ";
 
-fn table(text: &str) -> Table {
+fn record(text: &str) -> Resolved {
     let document = yaml::read("test.yaml", text.as_bytes());
     assert_eq!(document.problems, []);
     let node = document.root.unwrap();
     let layer = Layer { kind: LayerKind::Arch, id: "test", file: "test.yaml", bytes: text.as_bytes(), node: &node };
-    Table::new(Database::embedded().index(), &Resolved::merge("test", Some("test"), None, &[layer])).unwrap()
+    Resolved::merge("test", Some("test"), None, &[layer])
+}
+
+fn table(text: &str) -> Table {
+    Table::new(Database::embedded().index(), &record(text)).unwrap()
 }
 
 fn shape(world_size: u32, message: u64) -> Shape {
@@ -147,6 +151,28 @@ fn fusion_follows_the_algorithm_and_never_changes_the_verdict_under_auto() {
     assert!(decide(&table, &host, &absent, &want).reasons.contains(Reason::FusionArchUnsupported));
     let missing = Shape { fusion: FusionId::ResidualRmsnormNvfp4, ..shape(4, KIB) };
     assert!(decide(&table, &host, &missing, &want).reasons.contains(Reason::FusionNotListed));
+}
+
+#[test]
+fn what_keeps_a_sum_unfused_is_placed_at_the_fusion() {
+    let (resolved, host, shape) = (record(RECORD), on(Topology::NvlinkMesh), shape(4, 600 * KIB));
+    let table = table(RECORD);
+    let line = |text: &str| RECORD.lines().position(|line| line.trim_start().starts_with(text)).unwrap() + 1;
+    let fusion = format!("test.yaml:{}", line("allreduce_residual_rmsnorm:"));
+    let two_shot = one(AlgorithmId::TwoShot);
+    for request in [Request::default(), two_shot, Request { max_message: Some(1 << 20), ..two_shot }] {
+        let decision = decide(&table, &host, &shape, &request);
+        let words = explain(&resolved, &host, &shape, &request, &decision);
+        let over = |lines: &[ReasonLine]| {
+            lines.iter().find(|line| line.reason == "message_over_limit").map(|line| line.at.clone())
+        };
+        assert_eq!((words.fusion, over(&words.reasons)), ("none", Some(fusion.clone())), "{words:?}");
+        // What strikes an algorithm out keeps its own place.
+        if request.max_message.is_none() {
+            let struck = words.rejected.iter().find(|line| line.algorithm == "one_shot").unwrap();
+            assert_eq!(over(&struck.reasons), Some(format!("test.yaml:{}", line("one_shot:"))));
+        }
+    }
 }
 
 #[test]
