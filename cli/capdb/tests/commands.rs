@@ -78,6 +78,7 @@ fn what_cannot_be_done_exits_2() {
         &["explain", "--gpu", "h201", "--world-size", "2"],
         &["explain", "--arch", "sm90", "--world-size", "0"],
         &["explain", "--arch", "sm90", "--world-size", "2", "--topology", "ring"],
+        &["explain", "--arch", "sm90", "--world-size", "2", "--nodes", "3"],
         &["explain", "--arch", "sm90", "--world-size", "2", "--message", "64MB"],
         &["test", "--cases", "/nowhere"],
         &["diff", "/nowhere", "/nowhere"],

@@ -98,6 +98,12 @@ impl Machine {
         new
     }
 
+    /// Whether its GPUs stand in several hosts.
+    pub fn spans_hosts(&self) -> bool {
+        let Self::Gpu(gpu) = self else { return false };
+        gpu.host.nodes.is_some_and(|nodes| nodes > 1) || gpu.host.topology.is_some_and(Topology::is_multi_node)
+    }
+
     /// `count` GPUs of a product (or of an architecture: then the topology must be given to be known).
     pub fn gpu(database: &Database, name: &str, count: usize, facts: &GpuFacts) -> Result<Self, PlanError> {
         let resolved = database.record(name)?;

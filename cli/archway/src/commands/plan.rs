@@ -89,6 +89,12 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
     let imagined = imagined_draft(arguments, &options, wanted.config.hidden, wanted.config.vocabulary)?;
     let draft = if imagined.is_none() { wanted.draft(kind, &options)? } else { None };
     let (machine, tuning) = machine(arguments, &options)?;
+    let ranks = options.tensor_parallel_size.unwrap_or(1);
+    let nodes = arguments.nodes.unwrap_or(1);
+    ensure!(nodes <= ranks, "--nodes {nodes}: more machines than ranks (--tensor-parallel-size {ranks})");
+    if ranks > 1 && machine.spans_hosts() {
+        wanted.config.unserved.push("its ranks stand on several machines, and one server runs on one".to_owned());
+    }
     let request = wanted.request((kind, machine, tuning), draft.as_ref(), &options)?;
     let mut plan = engine::plan::build(&PlanRequest { speculation: imagined.or(request.speculation), ..request })?;
     plan.warnings.extend(imagined.as_ref().map(said_of_imagined));

@@ -1,6 +1,6 @@
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use capdb::cases::{Given, GivenRequest, GivenStack, Message, Quantization, RequestedAllReduce, RequestedFusion, ask};
 use capdb::database::Database;
 use capdb::quantity::{Size, SizeError, Version};
@@ -82,6 +82,9 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, source: &Source) -> Result<ExitCode> {
+    if let Some(nodes) = args.nodes.filter(|nodes| *nodes > args.world_size) {
+        bail!("--nodes {nodes}: more machines than ranks (--world-size {})", args.world_size);
+    }
     let database = args.overlay.lay(source.open()?)?;
     let mut given = args.given();
     let topology = usual_topology(&database, &mut given);
