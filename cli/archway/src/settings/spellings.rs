@@ -40,7 +40,11 @@ const IDLE: &[(&str, &str)] = &[
     ("disable-log-stats", "statistics are not logged; they are at /metrics"),
     ("disable-log-requests", "requests are logged at the level debug only"),
     ("skip-server-warmup", "there is no warm-up request"),
-    ("enable-deterministic-inference", "an answer never depends on what it is computed with"),
+    (
+        "enable-deterministic-inference",
+        "on the CPU an answer never depends on what it is computed with; on GPUs near ties can, since kernels for other \
+         numbers of rows sum in another order",
+    ),
     ("fail-on-environ-validation", "no setting comes from the environment"),
 ];
 
