@@ -130,6 +130,11 @@ pub struct Product {
 }
 
 impl Product {
+    /// Bytes of the weight.
+    fn weight_bytes(&self, gated: bool) -> u64 {
+        u64::from(self.outputs) * u64::from(self.columns) * 2 * (1 + u64::from(gated))
+    }
+
     /// Errors: a norm in front of or behind it that the kernels cannot take.
     fn check_norms(&self, gated: usize) -> Result<(), KernelError> {
         let plain = gated == 0 && self.float_output == 0 && self.stride == self.outputs;

@@ -102,7 +102,7 @@ impl Size {
 
     /// Whether the kernel takes the product, and is worth it.
     pub fn suits(&self, product: &Product, gated: bool, multiprocessors: u32) -> bool {
-        let bytes = u64::from(product.outputs) * u64::from(product.columns) * 2 * (1 + u64::from(gated));
+        let bytes = product.weight_bytes(gated);
         let large = |least: u64| bytes >= least * u64::from(multiprocessors);
         // A warp has all of its columns of a stage, or none.
         let whole = product.columns.is_multiple_of(self.share);

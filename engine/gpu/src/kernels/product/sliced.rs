@@ -58,7 +58,7 @@ impl Form {
 
     /// Whether it takes a product that is worth it, where so many clusters run at once.
     fn takes(&self, product: &Product, gated: bool, clusters: u32, multiprocessors: u32) -> bool {
-        let bytes = u64::from(product.outputs) * u64::from(product.columns) * 2 * (1 + u64::from(gated));
+        let bytes = product.weight_bytes(gated);
         let whole = product.columns.is_multiple_of(BLOCK) && product.input_rows == 0 && product.choice.best == 0;
         let units = units(product.outputs, gated);
         whole
