@@ -18,12 +18,14 @@ has_gpus() {
     return 1
 }
 
-# Name, seconds, and the command. Shows the last LINES_SHOWN lines of what it says.
+# Name, seconds, and the command, or a function of the script, which sets limits of its own. Shows the last LINES_SHOWN lines of
+# what it says.
 part() {
-    local name=$1 limit=$2 start=$SECONDS
+    local name=$1 limit=(timeout --kill-after=5 "$2") start=$SECONDS
     shift 2
+    [ "$(type -t "$1")" != function ] || limit=()
     echo "== $name"
-    if timeout --kill-after=5 "$limit" "$@" >"$out/$name.log" 2>&1; then echo "   ok, $((SECONDS - start)) s"; else
+    if "${limit[@]}" "$@" >"$out/$name.log" 2>&1; then echo "   ok, $((SECONDS - start)) s"; else
         echo "   FAILED with $?, $((SECONDS - start)) s"
         failed=1
     fi

@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# Every goal of speed on GPUs, and the table for docs/benchmarks.md: tests/gpu/goals.sh PROGRAMS OUT [PART...]
+# PROGRAMS: a folder with archway and the example programs `kernels` and `models` of engine-gpu. OUT: where logs go.
+# Parts, about eight minutes in all: read models context prefill eagle serve, demo where DEMO_MODEL names the demo model's file,
+# and ranks where there are two GPUs. SCRATCH (/tmp) takes random weights, 17 GB. PyTorch is the peer of prefill.
+# Exit code 0: every goal that was measured is met; 1: one is missed; 2: nothing was measured.
+set -u
+programs=${1:?folder of the programs}
+out=${2:?folder for logs}
+shift 2
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+. "$here/parts.sh"
+parts=${*:-read models context prefill eagle serve ${DEMO_MODEL:+demo} $([ "$gpus" -ge 2 ] && echo ranks)}
+scratch=${SCRATCH:-/tmp}
+large=$root/models/shapes/llama-3.1-8b.json
+head=$scratch/archway-head-8b
+dummy=(--device cuda --load-format dummy --model "$large")
+
+# A random head of the large model's sizes, made once.
+random_head() {
+    [ -d "$head" ] || part head 60 python3 "$here/random_head.py" "$large" "$head"
+    echo '[[1,22,333,4444,55,666,7777,88,99,1010,11,12,13,14,15,16]]' >"$out/prompts.json"
+}
+
+# Name, and flags: speculation at the large model's shapes with so many accepted tokens as a figure, not a measurement.
+simulated() {
+    local name=$1
+    shift
+    random_head
+    LINES_SHOWN=11 part "$name" 120 "$programs/archway" bench eagle3 "${dummy[@]}" --speculative-draft-model-path "$head" \
+        --speculative-num-steps 3 --speculative-adaptive=false --prompts "$out/prompts.json" --max-tokens 256 --warmup 1 --runs 3 \
+        --simulate-accept-length 3.0 --max-model-len 2048 --max-num-seqs 8 --max-total-tokens 16384 "$@"
+}
+
+# Seconds that a command takes, in the words that goals.py reads.
+seconds() {
+    local what=$1 from to
+    shift
+    from=$(date +%s.%N)
+    "$@"
+    to=$(date +%s.%N)
+    awk -v what="$what" -v from="$from" -v to="$to" 'BEGIN {printf "%s in %.2f s\n", what, to - from}'
+}
+
+copied() {
+    seconds copied bash -c 'cat "$1"/*.safetensors >/dev/null' copy "$1"
+}
+
+# A launch that no GPU has the memory for.
+refused() {
+    seconds refused bash -c '! "$@"' refuse "$programs/archway" serve "${dummy[@]}" --port 0 --max-total-tokens 1000000000
+}
+
+served() {
+    local model=$scratch/archway-model-8b start
+    [ -d "$model" ] || part checkpoint 180 python3 "$here/random_checkpoint.py" "$large" "$model"
+    part copy 60 copied "$model"
+    # The first start compiles kernels, the second finds them.
+    for start in cold warm; do
+        XDG_CACHE_HOME=$out/cache-of-starts LINES_SHOWN=30 part "serve-$start" 120 "$here/serve.sh" "$programs" "$model" \
+            --max-model-len 2048 --max-num-seqs 64
+    done
+    part refused 10 refused
+}
+
+nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | tee "$out/machine.log"
+for chosen in $parts; do
+    case $chosen in
+    read) part read 30 "$programs/kernels" bench read ;;
+    models)
+        LINES_SHOWN=5 part speed-8b 90 "$programs/models" time "$large" 1 512 1 2 4 8 16
+        part batches-8b 90 "$programs/models" time "$large" 1,8,16,24,32,64 512
+        LINES_SHOWN=5 part speed-1b 60 "$programs/models" time "$root/models/shapes/llama-3.2-1b.json" 1 512 1 4 8 16
+        ;;
+    context) for context in 512 32768; do part "context-$context" 60 "$programs/models" time "$large" 1 $context; done ;;
+    prefill)
+        part prefill 90 "$programs/archway" bench latency "${dummy[@]}" --max-model-len 4096 --max-num-seqs 8 --input-len 2048 \
+            --output-len 2 --warmup 2 --runs 5
+        part matmul 60 python3 "$here/matmul_rate.py"
+        ;;
+    demo)
+        part demo 60 "$programs/archway" bench latency --device cuda --model "${DEMO_MODEL:?the demo model, a .gguf file}" \
+            --input-len 16 --output-len 256
+        LINES_SHOWN=11 part eagle-demo 90 "$programs/archway" bench eagle3 --device cuda --model "$DEMO_MODEL" --speculative eagle3 \
+            --speculative-draft-model-path "$root/models/eagle3-smollm2" --speculative-num-steps 3 --num-prompts 10 \
+            --prompts "$root/models/eagle3-smollm2/dev_prompts.json" --max-tokens 256 --warmup 1 --runs 3
+        ;;
+    eagle) simulated eagle-8b ;;
+    serve) served ;;
+    ranks)
+        has_gpus 2 || continue
+        LINES_SHOWN=18 part ranks-8b 120 "$programs/models" rank-time 2 "$large" 1 512 1 4 8
+        simulated eagle-ranks --tensor-parallel-size 2
+        ;;
+    *) echo "no part $chosen" >&2 && exit 2 ;;
+    esac
+done
+python3 "$here/goals.py" "$out" | tee "$out/goals.md"
+exit "${PIPESTATUS[0]}"
