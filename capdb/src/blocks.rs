@@ -12,7 +12,7 @@ pub struct Block<'a> {
 /// Keys of a block that say something about its values and are none themselves.
 const ABOUT: &[&str] = &["evidence", "evidence_for", "readings", "note"];
 
-/// Every block of a record or an overlay that steers a decision or a plan. Those of `preferred` are its ladders.
+/// Every block of a record or an overlay that affects a decision or a plan. Those of `preferred` are its ladders.
 pub fn blocks(root: &Node) -> Vec<Block<'_>> {
     let mut blocks = Vec::new();
     let mut add = |pointer: String| {

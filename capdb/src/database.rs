@@ -81,7 +81,7 @@ impl Database {
         }
     }
 
-    /// Lays a site overlay over every record that it applies to. Errors: a file that is no overlay, or one of another
+    /// Lays a site overlay over every record that it applies to. Errors: a file that is not an overlay, or one of another
     /// schema, ladders that cannot be followed, evidence that nothing stands behind, a record that does not exist. What
     /// `capdb validate` refuses is refused here: both read by [`overlay::read`].
     pub fn with_overlay(mut self, file: TextFile) -> Result<Self, OpenError> {

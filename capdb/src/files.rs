@@ -1,4 +1,4 @@
-//! Files that somebody named, opened in one place. Only regular ones are read: a pipe waits until somebody writes, for ever
+//! Files that somebody named, opened in one place. Only regular ones are read: a pipe waits until somebody writes, forever
 //! if nobody does, and a device may have no end. A shell's `<(command)` is a pipe too, and refused like any other.
 
 use std::fs::{self, File, FileType};
@@ -19,7 +19,7 @@ pub fn require_regular(path: &Path) -> io::Result<()> {
         return Ok(());
     }
     let advice = if kind.is_dir() { "name a file" } else { "write what it gives to a file, and name that" };
-    let message = format!("it is {}, and only regular files are taken here; {advice}", word(kind));
+    let message = format!("it is {}, and only regular files are accepted here; {advice}", word(kind));
     Err(Error::new(ErrorKind::InvalidInput, message))
 }
 
@@ -57,7 +57,7 @@ mod tests {
         let (reader, _writer) = io::pipe().unwrap();
         let pipe = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader));
         for (path, name) in [
-            (folder.path(), "a folder, and only regular files are taken here; name a file"),
+            (folder.path(), "a folder, and only regular files are accepted here; name a file"),
             (&socket, "a socket"),
             (Path::new(&pipe), "a pipe"),
             (Path::new("/dev/zero"), "a device"),

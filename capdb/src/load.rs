@@ -178,7 +178,7 @@ pub fn read_bounded(path: &Path) -> Result<Vec<u8>, ReadError> {
     read_up_to(path, yaml::MAX_FILE_BYTES as u64 + 1).map_err(|cause| ReadError::new(path, cause))
 }
 
-/// One file that is no part of a folder. Errors: it cannot be read.
+/// One file that is not part of a folder. Errors: it cannot be read.
 pub fn file(path: &Path) -> Result<TextFile, ReadError> {
     let relative = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     Ok(TextFile { path: path.display().to_string(), relative, bytes: read_bounded(path)? })

@@ -12,7 +12,7 @@ use crate::record::{EvidenceKind, FusionId, Ladder, Overlay, Source, WORLD_SIZE_
 use crate::typed;
 use crate::yaml::{Entry, Node, NodeKind};
 
-/// Reads a file as an overlay of a database. Errors: a file that is no overlay, or one of another schema; a record that
+/// Reads a file as an overlay of a database. Errors: a file that is not an overlay, or one of another schema; a record that
 /// does not exist; ladders that cannot be followed; words that are none; evidence that nothing stands behind.
 pub fn read(loaded: &mut Loaded, index: &Index) -> Result<Overlay, Vec<Problem>> {
     loaded.kind = Some(FileKind::Overlay);
@@ -127,7 +127,7 @@ impl<'a> Faults<'a> {
 
     fn world_size(&mut self, number: i64, span: &Range<usize>) {
         if !u32::try_from(number).is_ok_and(|number| WORLD_SIZE_LIMITS.contains(&number)) {
-            self.add("world-size", span, format!("{number} is no world size from 2 to 1024"));
+            self.add("world-size", span, format!("{number} is not a world size from 2 to 1024"));
         }
     }
 
@@ -150,7 +150,7 @@ impl<'a> Faults<'a> {
     }
 
     fn unknown(&mut self, group: &str, word: &str, span: &Range<usize>) {
-        self.add("unknown-vocabulary", span, format!("`{word}` is no word of {group} in vocab.yaml"));
+        self.add("unknown-vocabulary", span, format!("`{word}` is not a word of {group} in vocab.yaml"));
     }
 
     fn evidence(&mut self, root: &Node, overlay: &Overlay, index: &Index) {
@@ -161,7 +161,7 @@ impl<'a> Faults<'a> {
                 self.add("missing-evidence", &span, format!("{place} has values without evidence"));
             }
             for entry in block.strange_keys() {
-                let what = format!("`{}` is no value of this block", entry.key);
+                let what = format!("`{}` is not a value of this block", entry.key);
                 self.add("evidence-key", &entry.key_span, what);
             }
         }

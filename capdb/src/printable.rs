@@ -4,15 +4,15 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The same text with what steers a terminal or the direction of writing as `\u001b`: control characters but for the end
+/// The same text with what controls a terminal or the direction of writing as `\u001b`: control characters but for the end
 /// of a line and the tabulator, and the characters that turn text round. A JSON document stays one of the same value.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    if !text.contains(steers) {
+    if !text.contains(controls) {
         return Cow::Borrowed(text);
     }
     let mut clean = String::with_capacity(text.len() + 16);
     for letter in text.chars() {
-        match steers(letter) {
+        match controls(letter) {
             // All of them have four digits at most.
             true => drop(write!(clean, "\\u{:04x}", u32::from(letter))),
             false => clean.push(letter),
@@ -21,7 +21,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
-fn steers(letter: char) -> bool {
+fn controls(letter: char) -> bool {
     let turns = matches!(letter, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns || (letter.is_control() && !matches!(letter, '\n' | '\t'))
 }

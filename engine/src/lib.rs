@@ -1,13 +1,15 @@
 //! The engine: plain data (`types`), the plan, the model, the cache and the scheduler, joined by traits.
 //!
-//! Layers inside this crate, lowest first; a module imports only what stands above it in this list:
-//! `types` → `weights` → `tokenizer` → `model`, `backend`, `collective` → `load` → `cache`, `scheduler`, `sampler`, `spec` →
-//! `executor`, `mock` → `runner`. `plan` alone imports `capdb`.
+//! Layers inside this crate, lowest first. A module imports modules that come before it in this list, and those of its own
+//! entry: `types` → `files`, `sampler` → `weights` → `tokenizer` → `model`, `backend`, `collective` → `load` → `cache` →
+//! `scheduler`, `spec` → `executor` → `mock` → `runner`. `plan` alone imports `capdb`; it reads `types`, `model`, `backend`,
+//! `collective` and `spec`, and only `files` imports it. A test of the project (`tidy`) holds this order.
 
 pub mod backend;
 pub mod cache;
 pub mod collective;
 pub mod executor;
+pub mod files;
 pub mod load;
 pub mod mock;
 pub mod model;

@@ -171,7 +171,7 @@ fn wrong_keys_are_named() {
         (json!({"num_key_value_heads": 3}), "key `num_key_value_heads` is 3, which does not divide"),
         (
             json!({"head_dim": null, "hidden_size": 66}),
-            "key `head_dim` is missing, and `hidden_size`, 66, is no multiple",
+            "key `head_dim` is missing, and `hidden_size`, 66, is not a multiple",
         ),
         (json!({"head_dim": 15}), "key `head_dim` is 15; rotary embedding needs an even number"),
         (json!({"eos_token_id": 512}), "key `eos_token_id` names token 512, but the vocabulary has 512 tokens"),
@@ -243,5 +243,5 @@ fn no_json_is_said() {
     assert_eq!(error, "a/config.json: must hold a JSON object");
     let twice = text("llama-tiny").replacen('{', "{\"num_hidden_layers\": 2,", 1);
     let error = parse_config("a/config.json", &twice).expect_err("says two numbers of layers").to_string();
-    assert!(error.contains("key `num_hidden_layers` stands twice"), "{error}");
+    assert!(error.contains("key `num_hidden_layers` appears twice"), "{error}");
 }

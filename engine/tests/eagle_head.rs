@@ -168,7 +168,7 @@ fn other_kinds_of_draft_models_are_refused_by_name() {
         tensor.3.truncate(64 * 64 * 4);
     });
     first.refused(&["EAGLE-1 or 2 head", "128 columns"]);
-    Draft::official().without("fc.weight").refused(&["no EAGLE-3 head", "fc.weight"]);
+    Draft::official().without("fc.weight").refused(&["not an EAGLE-3 head", "fc.weight"]);
 }
 
 #[test]

@@ -246,7 +246,7 @@ fn wrong_headers_are_said() {
         [b"GGUF".as_slice(), &version.to_le_bytes(), &tensors.to_le_bytes(), &entries.to_le_bytes()].concat()
     };
     let cases = [
-        (b"GGML\x03\0\0\0".to_vec(), "it is no GGUF file"),
+        (b"GGML\x03\0\0\0".to_vec(), "it is not a GGUF file"),
         (head(1, 0, 0), "is GGUF version 1"),
         (head(4, 0, 0), "is GGUF version 4; versions 2 and 3 can be read"),
         (head(3_u32.swap_bytes(), 0, 0), "is a big-endian GGUF file"),
@@ -323,8 +323,8 @@ fn wrong_tensors_are_said() {
     heads.tensor("blk.0.attn_q.weight", &[32, 12], 0, &[0; 32 * 12 * 4]);
     let cases = [
         (one("a", &[8], 99, &[0; 32]), "tensor `a` has the unknown type number 99"),
-        (one("a", &[8], 2, &[0; 32]), "tensor `a` has shape [8], which is no whole number of Q4_0 blocks"),
-        (one("a", &[1 << 40, 1 << 40], 0, &[0; 32]), "which is no whole number of F32 blocks or overflows"),
+        (one("a", &[8], 2, &[0; 32]), "tensor `a` has shape [8], which is not a whole number of Q4_0 blocks"),
+        (one("a", &[1 << 40, 1 << 40], 0, &[0; 32]), "which is not a whole number of F32 blocks or overflows"),
         (one("a", &[1 << 30], 0, &[0; 32]), "tensor `a` takes 4294967296 bytes from data offset 0"),
         (one("a", &[0], 0, &[0; 32]), "tensor `a` has a dimension of 0"),
         (one("a", &[1, 1, 1, 1, 1], 0, &[0; 4]), "has 5 dimensions; 1 to 4 are possible"),
@@ -332,7 +332,7 @@ fn wrong_tensors_are_said() {
         (one("blk.0.ffn_up_exps.weight", &[8], 0, &[0; 32]), "but must stack up to 65536 experts"),
         (overlap, "tensors `a` ("),
         (twice, "tensor `a` is listed twice"),
-        (unaligned, "tensor `b` has the offset 33, which is no multiple of the alignment 32"),
+        (unaligned, "tensor `b` has the offset 33, which is not a multiple of the alignment 32"),
         (outside, "tensor `b` takes 32 bytes from data offset 4611686018427387904"),
         (collision, "tensor `output_norm.weight` stands for a name that another tensor has"),
         (heads, "tensor `model.layers.0.self_attn.q_proj.weight` has 12 rows"),

@@ -96,7 +96,7 @@ fn errors_name_the_file() {
     let gone = OpenOptions { chat_template: Some("gone.jinja".to_owned()), ..dummy() };
     assert_eq!(error(&[], gone), "--chat-template: `gone.jinja` is neither a file nor the text of a template");
     let cases = [
-        (("tokenizer.json", "{}"), "tokenizer.json: is no usable tokenizer: "),
+        (("tokenizer.json", "{}"), "tokenizer.json: is not a usable tokenizer: "),
         (("tokenizer_config.json", "{"), "tokenizer_config.json: is not valid JSON: "),
         (("generation_config.json", r#"{"top_k": -1}"#), "generation_config.json: key `top_k` is -1, but must be"),
         (("chat_template.json", "{}"), "chat_template.json: key `chat_template` must be a string"),

@@ -95,10 +95,10 @@ fn a_wrong_index_is_said() {
     let cases = [
         (r#"{"weight_map": {"a": "one.safetensors"}}"#, "one.safetensors: tensor `a` is missing"),
         (r#"{"weight_map": {"b": "gone.safetensors"}}"#, "gone.safetensors: cannot be opened"),
-        (r#"{"weight_map": {"b": "../one.safetensors"}}"#, "which is no name of a file in this folder"),
-        (r#"{"weight_map": {"b": ".."}}"#, "which is no name of a file in this folder"),
-        (r#"{"weight_map": ["b"]}"#, "is no index of shards"),
-        (r#"{"weight_map": {"b": "gone.safetensors", "b": "one.safetensors"}}"#, "key `b` stands twice"),
+        (r#"{"weight_map": {"b": "../one.safetensors"}}"#, "which is not a name of a file in this folder"),
+        (r#"{"weight_map": {"b": ".."}}"#, "which is not a name of a file in this folder"),
+        (r#"{"weight_map": ["b"]}"#, "is not an index of shards"),
+        (r#"{"weight_map": {"b": "gone.safetensors", "b": "one.safetensors"}}"#, "key `b` appears twice"),
     ];
     for (index, message) in cases {
         let folder = folder(&[("one.safetensors", &shard), ("model.safetensors.index.json", index.as_bytes())]);

@@ -117,8 +117,8 @@ fn open(writer: &Writer) -> Tokenizer {
 #[test]
 fn sentence_piece_joins_by_score_and_falls_back_to_bytes() {
     let tokenizer = open(&sentence_piece(&[]));
-    let id = |token: &str| tokenizer.id_of(token).unwrap_or_else(|| panic!("{token} is no token"));
-    // "▁t" + "he" become "▁the" before "re" can join; "▁the" + "re" is no cut that scores, "▁there" is.
+    let id = |token: &str| tokenizer.id_of(token).unwrap_or_else(|| panic!("{token} is not a token"));
+    // "▁t" + "he" become "▁the" before "re" can join; "▁the" + "re" is not a cut that scores, "▁there" is.
     assert_eq!(encode(&tokenizer, "there"), [1, id("▁there")]);
     assert_eq!(encode(&tokenizer, "the the"), [1, id("▁the"), id("▁the")]);
     assert_eq!(encode(&tokenizer, "é"), [1, id("▁"), 3 + 0xc3, 3 + 0xa9]);
@@ -136,7 +136,7 @@ fn flags_of_the_file_are_followed() {
         ("add_eos_token", Meta::Flag(true)),
         ("add_space_prefix", Meta::Flag(false)),
     ]));
-    let id = |token: &str| tokenizer.id_of(token).unwrap_or_else(|| panic!("{token} is no token"));
+    let id = |token: &str| tokenizer.id_of(token).unwrap_or_else(|| panic!("{token} is not a token"));
     assert_eq!(encode(&tokenizer, "the"), [id("t"), id("he"), 2]);
     assert_eq!(tokenizer.encode("the", false).map_err(|error| error.to_string()), Ok(vec![id("t"), id("he")]));
     let tokenizer = open(&sentence_piece(&[]));
@@ -288,11 +288,11 @@ fn a_wrong_tokenizer_json_is_said() {
         "special_tokens": {},
     });
     for (json, message) in [
-        (merges, "is no usable tokenizer: "),
+        (merges, "is not a usable tokenizer: "),
         (ids, "has token id 4000000000, but only"),
         (growing, "key `normalizer` makes a text up to 1000000000000 times as long"),
         (twice, "key `post_processor` takes a text 2 times"),
-        (json!([]), "is no usable tokenizer: "),
+        (json!([]), "is not a usable tokenizer: "),
     ] {
         let error = from_json(&json, &TokenizerSettings::default()).err().expect("must be refused");
         assert!(error.starts_with("tokenizer.json: ") && error.contains(message), "{error}");
@@ -306,7 +306,7 @@ fn a_token_that_has_two_ids_is_refused() {
     assert_ne!(json, twice);
     let error = Tokenizer::from_json("tokenizer.json", twice.as_bytes(), &TokenizerSettings::default()).err();
     let said = error.map(|error| error.to_string());
-    assert!(said.as_ref().is_some_and(|said| said.contains("key `b` stands twice")), "{said:?}");
+    assert!(said.as_ref().is_some_and(|said| said.contains("key `b` appears twice")), "{said:?}");
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn settings_are_read_in_every_spelling() {
         ("[]", "must hold a JSON object"),
         (r#"{"eos_token": 2}"#, "key `eos_token` must be a string"),
         (r#"{"chat_template": 2}"#, "key `chat_template` must be"),
-        (r#"{"eos_token": "a", "eos_token": "b"}"#, "key `eos_token` stands twice"),
+        (r#"{"eos_token": "a", "eos_token": "b"}"#, "key `eos_token` appears twice"),
     ] {
         let error =
             TokenizerSettings::parse("folder/tokenizer_config.json", text).expect_err("must be refused").to_string();

@@ -114,7 +114,7 @@ async def break_off(dice, _):
 
 
 def spoiled(dice):
-    """A body that is no JSON, or JSON that asks for what cannot be."""
+    """A body that is not JSON, or JSON that asks for what cannot be."""
     if dice.random() < 0.5:
         wrong = [{"temperature": -1}, {"n": 0}, {"max_tokens": "many"}, {"messages": {}}, {"tools": [1]}, {"nn": 1}]
         return json.dumps(question("x", **dice.choice(wrong))).encode()

@@ -118,10 +118,10 @@ fn render(compiler: &Nvrtc, rows: &[Row]) -> String {
     write!(
         text,
         "Written by the test `kernels`: every kernel compiled by {} for the target that each record prefers, with heads of \
-         {}. Registers are those of the hungriest thread, spills those of the worst. Shared memory is what the largest block \
-         takes, beside the record's limit. Sums by multicast have instructions of their own; whether a machine has the memory, only an \
-         attempt says. Streamed products are left out where the bulk copy engine is missing or a block \
-         may not have the {:.1} KiB that they take.\n\n",
+         {}. Registers and spills are those of the kernel that has most. Shared memory is what the largest block takes of the \
+         kernels that every architecture has, beside the record's limit. Kernels for sums by multicast are compiled where the \
+         instructions exist; only an attempt on the machine shows whether it has the memory. Streamed products need the bulk \
+         copy engine and up to {:.1} KiB of shared memory for a block, and are left out where either is missing.\n\n",
         compiler.name(),
         heads.join(", "),
         f64::from(optional_shared_bytes()) / 1024.0,

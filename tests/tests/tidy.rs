@@ -82,6 +82,50 @@ fn inside_the_engine_only_the_plan_knows_the_database() {
     );
 }
 
+/// Modules of the engine, lowest first: each imports those before it and those of its own line. `plan` stands aside.
+const ENGINE_ORDER: &[&[&str]] = &[
+    &["types"],
+    &["files", "sampler"],
+    &["weights"],
+    &["tokenizer"],
+    &["model", "backend", "collective"],
+    &["load"],
+    &["cache"],
+    &["scheduler", "spec"],
+    &["executor"],
+    &["mock"],
+    &["runner"],
+];
+
+/// Whether the engine's module `of` may import its module `other`.
+fn may_import(of: &str, other: &str) -> bool {
+    let level = |module: &str| ENGINE_ORDER.iter().position(|line| line.contains(&module));
+    match (of, other) {
+        ("plan", _) => ["types", "model", "backend", "collective", "spec"].contains(&other),
+        (_, "plan") => of == "files",
+        _ => level(of).zip(level(other)).is_some_and(|(of, other)| other <= of),
+    }
+}
+
+#[test]
+fn modules_of_the_engine_import_downwards_only() {
+    assert!(may_import("runner", "executor") && !may_import("executor", "runner") && !may_import("weights", "load"));
+    let mut findings = Vec::new();
+    let inside = |name: &str| name.starts_with("engine/src/") && !name.contains("test") && !name.ends_with("/lib.rs");
+    for (name, text) in rust().filter(|(name, _)| inside(name)) {
+        let module = name.split('/').nth(2).unwrap().trim_end_matches(".rs");
+        // Tests at the end of a file may use what stands above it.
+        let shipped = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        let imports = |line: &str| {
+            let named = line.split("crate::").skip(1);
+            let mut modules = named.map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap());
+            modules.any(|other| !other.is_empty() && other != module && !may_import(module, other))
+        };
+        findings.extend(lines(&name, shipped, |line| !line.trim_start().starts_with("//") && imports(line)));
+    }
+    none(findings, "the order of modules in engine/src/lib.rs");
+}
+
 #[test]
 fn the_scheduler_and_the_cache_see_integers_only() {
     let forbidden = ["backend", "collective", "model", "weights", "executor", "plan"];

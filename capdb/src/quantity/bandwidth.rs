@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub struct Bandwidth(f64);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no bandwidth: a number with GB/s, e.g. \"4800GB/s\"")]
+#[error("`{0}` is not a bandwidth: a number with GB/s, e.g. \"4800GB/s\"")]
 pub struct BandwidthError(pub String);
 
 impl Bandwidth {

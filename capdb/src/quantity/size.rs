@@ -14,7 +14,7 @@ pub const MAX_SIZE: u64 = 1 << 40;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Size(u64);
 
-/// Why a text or number is no size.
+/// Why a text or number is not a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
     #[error("a size of 0 bytes says nothing")]
@@ -25,9 +25,9 @@ pub enum SizeError {
     Negative,
     #[error("`{text}` is ambiguous: decimal megabytes or binary mebibytes?")]
     Ambiguous { text: String, binary: String },
-    #[error("`{unit}` is no unit of size")]
+    #[error("`{unit}` is not a unit of size")]
     UnknownUnit { unit: String },
-    #[error("`{0}` is no size")]
+    #[error("`{0}` is not a size")]
     NotASize(String),
 }
 
@@ -38,7 +38,7 @@ impl SizeError {
             Self::Zero => {
                 "leave the key out to say that there is no row, or give the limit in bytes, KiB, MiB or GiB".into()
             }
-            Self::TooLarge(_) => "check the unit; a message of a terabyte is no message".into(),
+            Self::TooLarge(_) => "check the unit; no message is a terabyte long".into(),
             Self::Negative => "give the limit in bytes, KiB, MiB or GiB".into(),
             Self::Ambiguous { binary, .. } => format!("write `{binary}` (powers of 1024), or the number of bytes"),
             Self::UnknownUnit { .. } | Self::NotASize(_) => {

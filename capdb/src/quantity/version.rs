@@ -16,7 +16,7 @@ pub struct Version {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no version: one to four numbers joined by dots, e.g. \"12.8\" or \"580.65.06\"")]
+#[error("`{0}` is not a version: one to four numbers joined by dots, e.g. \"12.8\" or \"580.65.06\"")]
 pub struct VersionError(pub String);
 
 impl Version {

@@ -1,9 +1,9 @@
-//! Where a value comes from. No value that steers a decision stands without it.
+//! Where a value comes from. No value that affects a decision stands without it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::files::read_date;
+use super::date::read_date;
 use super::words::words;
 use crate::quantity::Version;
 

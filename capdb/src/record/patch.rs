@@ -150,7 +150,7 @@ pub struct PatchTable {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "PatchValue")]
     pub database: Option<PatchValue>,
-    /// Name of the kernel that the row is for, where it is not the one that our value is for: then a difference is no fault.
+    /// Name of the kernel that the row is for, where it is not the one that our value is for: then a difference is not a fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub other_kernel: Option<String>,

@@ -216,7 +216,7 @@ impl Builder<'_> {
                 "duplicate-key",
                 self.path,
                 range,
-                format!("the key `{text}` stands twice in this mapping"),
+                format!("the key `{text}` appears twice in this mapping"),
             )
             .label("again here")
             .hint("keep one; other readers would silently take the last")
@@ -244,7 +244,7 @@ impl Builder<'_> {
             Ok(_) => self.object(
                 range.clone(),
                 "key-not-text",
-                &format!("the key `{text}` is no text"),
+                &format!("the key `{text}` is not text"),
                 "quote it, or name the key",
             ),
             Err(objection) => self.reject(objection, range.clone()),

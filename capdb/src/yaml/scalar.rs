@@ -40,7 +40,7 @@ pub(super) fn plain(text: &str) -> Result<NodeKind, Objection> {
     if matches!(unsigned, ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN") {
         return Err(Objection {
             code: "number-out-of-range",
-            message: format!("`{text}` is no finite number"),
+            message: format!("`{text}` is not a finite number"),
             hint: "give a finite number, or leave the key out".into(),
             replacement: None,
         });

@@ -68,7 +68,7 @@ fn unreadable(loaded: &Loaded) -> Option<Problem> {
     match SchemaVersion::of(FileKind::Cases, word) {
         SchemaVersion::Known | SchemaVersion::NewerMinor => None,
         _ => {
-            let message = format!("`{word}` is no schema of cases that this program reads");
+            let message = format!("`{word}` is not a schema of cases that this program reads");
             Some(
                 Problem::error("schema-unreadable", &loaded.file.path, node.span.clone(), message)
                     .hint("files of cases begin with `schema: cases/1`"),

@@ -47,7 +47,7 @@ pub fn parse(arguments: Vec<String>) -> Result<(Cli, Vec<String>), ExitCode> {
                 eprintln!("error: {why}");
                 return Err(ExitCode::from(2));
             }
-            // Help and version are no failure and go to stdout.
+            // Help and version are not a failure and go to stdout.
             let _printed = error.print();
             Err(if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS })
         }

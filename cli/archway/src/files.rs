@@ -5,13 +5,13 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use engine::load::open_regular;
+use engine::files::open_regular;
 
 /// Old files that are kept beside a new one.
 const MOST_KEPT: u32 = 10_000;
 
 /// Where `file` can be written to: links are followed. Asked before work whose result it is to take. Errors: something
-/// that is no regular file, or one that is read-only, stands there.
+/// that is not a regular file, or one that is read-only, stands there.
 pub fn writable(file: &Path) -> Result<PathBuf> {
     let context = || format!("cannot write {}", file.display());
     ensure!(file.file_name().is_some(), "cannot write {}: it names no file", file.display());
@@ -20,7 +20,7 @@ pub fn writable(file: &Path) -> Result<PathBuf> {
     }
     let target = fs::canonicalize(file).with_context(|| format!("{}: it is a link to nothing", context()))?;
     let about = fs::metadata(&target).with_context(context)?;
-    ensure!(about.is_file(), "{}: it is there, and it is no regular file; name another", context());
+    ensure!(about.is_file(), "{}: it is there, and it is not a regular file; name another", context());
     ensure!(!about.permissions().readonly(), "{}: it is there, and it is read-only; name another", context());
     Ok(target)
 }
@@ -110,8 +110,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (file, link) = (folder.path().join("file"), folder.path().join("link"));
         let refused = |path: &Path| format!("{:#}", write_whole(path, "text").unwrap_err());
-        assert!(refused(folder.path()).contains("no regular file"));
-        assert!(refused(Path::new("/dev/null")).contains("no regular file"));
+        assert!(refused(folder.path()).contains("not a regular file"));
+        assert!(refused(Path::new("/dev/null")).contains("not a regular file"));
         std::os::unix::fs::symlink(&file, &link).unwrap();
         assert!(refused(&link).contains("link to nothing"));
         fs::write(&file, "old").unwrap();

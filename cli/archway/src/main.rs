@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         Ok(Ok(parsed)) => parsed,
         Ok(Err(code)) => return code,
         Err(argument) => {
-            eprintln!("error: the argument {} is no UTF-8; give names in UTF-8", argument.display());
+            eprintln!("error: the argument {} is not UTF-8; give names in UTF-8", argument.display());
             return ExitCode::from(2);
         }
     };

@@ -1,4 +1,4 @@
-//! stdout: data; stderr: talk. Nothing that steers a terminal, and no panic when a reader has gone or the disk is full.
+//! stdout: data; stderr: talk. Nothing that controls a terminal, and no panic when a reader has gone or the disk is full.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};

@@ -1,4 +1,4 @@
-//! Input that somebody made to hang, to hide or to break something: each is refused by name, and nothing waits for ever.
+//! Input that somebody made to hang, to hide or to break something: each is refused by name, and nothing waits forever.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -90,8 +90,8 @@ fn nothing_in_a_file_steers_the_terminal() {
         let all = [output.stdout.clone(), output.stderr].concat();
         let said = String::from_utf8(all).unwrap();
         assert!(said.contains("\\u001b["), "{arguments:?}: {said}");
-        let steers = said.chars().find(|letter| letter.is_control() && *letter != '\n' || *letter == '\u{202e}');
-        assert_eq!(steers, None, "{arguments:?}: {said:?}");
+        let controls = said.chars().find(|letter| letter.is_control() && *letter != '\n' || *letter == '\u{202e}');
+        assert_eq!(controls, None, "{arguments:?}: {said:?}");
         if arguments.contains(&"--json") {
             let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
             assert!(plan["model"]["architecture"].as_str().unwrap().starts_with(steering));
@@ -163,7 +163,7 @@ fn a_plan_refuses_what_a_start_refuses() {
         (&["plan", SHAPE, "--gpu", "gb10"], vec!["--tp", "2", "--strict"], "several machines"),
         (&gpu, vec!["--count", "0"], "--count"),
         (&cpu, vec!["--count", "2"], "--gpu"),
-        (&cpu, vec!["--max-num-batched-tokens=-1"], "`-1` is no number"),
+        (&cpu, vec!["--max-num-batched-tokens=-1"], "`-1` is not a number"),
         (&["serve", TINY], vec!["--load-format", "dummy", "--mock-interval", "5"], "--mock-engine"),
         (&cpu, vec!["--served-model-name", "a", "b", "a"], "`a` is there twice"),
         (&gpu, vec!["--count", "99999999999"], "--count"),

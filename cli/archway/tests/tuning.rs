@@ -76,8 +76,8 @@ fn figures_and_what_is_no_file_are_not_written_over() {
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     assert!(said(&figures).contains("--from names the same file"), "{}", said(&figures));
-    assert!(said("/dev/null").contains("no regular file"), "{}", said("/dev/null"));
-    assert!(said(&folder.path().display().to_string()).contains("no regular file"));
+    assert!(said("/dev/null").contains("not a regular file"), "{}", said("/dev/null"));
+    assert!(said(&folder.path().display().to_string()).contains("not a regular file"));
     assert_eq!(std::fs::read(&figures).unwrap(), std::fs::read(data).unwrap());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }

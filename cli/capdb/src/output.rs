@@ -1,4 +1,4 @@
-//! Writing: data to stdout, talk to stderr, nothing that steers a terminal, and no panic when the reader has gone.
+//! Writing: data to stdout, talk to stderr, nothing that controls a terminal, and no panic when the reader has gone.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};

@@ -104,7 +104,7 @@ fn nothing_in_a_file_or_its_name_steers_the_terminal() {
         let output = capdb(&[Path::new("validate"), &file, Path::new("--format"), Path::new(format)]);
         let text = said(&output);
         assert_eq!(output.status.code(), Some(1), "{format}: {text}");
-        let steers = text.chars().find(|letter| letter.is_control() && *letter != '\n' || *letter == '\u{202e}');
-        assert_eq!(steers, None, "{format}: {text:?}");
+        let controls = text.chars().find(|letter| letter.is_control() && *letter != '\n' || *letter == '\u{202e}');
+        assert_eq!(controls, None, "{format}: {text:?}");
     }
 }

@@ -165,7 +165,7 @@ fn apply_and_revert_go_there_and_back() {
     let answer = json(&done);
     assert_eq!((&answer["written"], answer["files"].as_array().unwrap().len()), (&true.into(), 2));
     assert!(answer["processes"]["looked_at"].as_u64().is_some(), "{answer}");
-    assert_eq!(it.run(&["patch", "apply"], &forced).status.code(), Some(1), "mended already");
+    assert_eq!(it.run(&["patch", "apply"], &forced).status.code(), Some(1), "fixed already");
     let reverted = it.run(&["patch", "revert"], &["--json"]);
     assert_eq!((reverted.status.code(), json(&reverted)["restored"].as_array().unwrap().len()), (Some(0), 2));
     assert_eq!(it.files(), before);

@@ -123,7 +123,7 @@ impl Runner {
     }
 }
 
-/// Token ids that are no special tokens of any vocabulary of this size.
+/// Token ids that are not special tokens of any vocabulary of this size.
 fn prompt(count: usize, stream: usize) -> Vec<u32> {
     (0..count).map(|at| ((at * 7919 + stream * 104_729 + 13) % 40_000 + 100) as u32).collect()
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::load::open_regular;
+use engine::files::open_regular;
 use engine::weights::FileBytes;
 use memmap2::Mmap;
 

@@ -10,7 +10,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Queues a request; its events go to `sink` until the last one or until `sink` says that nobody listens.
     fn submit(&self, request: Request, sink: Box<dyn EventSink>) -> Result<(), SubmitError>;
 
-    /// Ends a request. Unknown and finished ones are no error: an abort may cross the last event.
+    /// Ends a request. Unknown and finished ones are not an error: an abort may cross the last event.
     fn abort(&self, id: RequestId);
 
     fn stats(&self) -> EngineStats;

@@ -3,7 +3,7 @@
 /// Longest name that may be a slip of another; comparing takes time by its square.
 const LONGEST: usize = 64;
 
-/// Similarity below which a name is no likely slip of another.
+/// Similarity below which a name is not a likely slip of another.
 const LEAST: f64 = 0.8;
 
 /// The candidate most like `name`, if one is like it at all.

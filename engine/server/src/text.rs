@@ -8,7 +8,7 @@ pub const RENDERED_AT_ONCE: usize = 4;
 /// Why a text or a conversation cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
-    /// The client's to mend: the message says what is wrong with it.
+    /// The client's to fix: the message says what is wrong with it.
     #[error("{0}")]
     Input(String),
     /// No fault of the client's, and it may pass.
@@ -21,7 +21,7 @@ pub trait Codec: Send + Sync + 'static {
     /// Token ids of `text`. `special` adds what the model puts around a text, such as a first token.
     fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, CodecError>;
 
-    /// Text of `tokens`, special tokens included. Bytes that are no UTF-8 become U+FFFD.
+    /// Text of `tokens`, special tokens included. Bytes that are not UTF-8 become U+FFFD.
     fn decode(&self, tokens: &[u32]) -> Result<String, String>;
 
     /// The bytes that one token stands for; part of a character in some vocabularies.

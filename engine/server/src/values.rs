@@ -8,7 +8,7 @@ use crate::error::ApiError;
 /// nothing; a context of a million tokens has no room for more messages than this.
 const MOST: usize = 1 << 20;
 
-/// 413 for JSON of more strings, lists and objects than are read. What is no JSON passes: the parser says so.
+/// 413 for JSON of more strings, lists and objects than are read. What is not JSON passes: the parser says so.
 pub fn require_few(json: &[u8]) -> Result<(), ApiError> {
     // Each has a byte.
     if json.len() <= MOST {

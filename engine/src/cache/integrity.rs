@@ -46,7 +46,7 @@ impl PageCache {
         for (node, page) in table.nodes.iter().zip(&table.pages) {
             let content = self.tree.content(*node);
             ensure!(content.is_some_and(|content| content.page == *page), "a table's node has another page");
-            ensure!(content.map(|content| content.parent) == parent, "a table's nodes are no path");
+            ensure!(content.map(|content| content.parent) == parent, "a table's nodes are not a path");
             parent = Some(*node);
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Pages of the key-value cache: who holds which, and which prefixes can be reused. Integers only.
 //!
 //! A page holds 16 consecutive positions in every layer of every cache group. A sequence's [`BlockTable`] lists its
-//! pages in order; all groups (the target's, later a draft's) share the one table. A page is in one of three states:
+//! pages in order; all groups (the target's and a draft model's) share the one table. A page is in one of three states:
 //! - *free*;
 //! - *held* by one or more block tables; only pages of the prefix tree are held by more than one;
 //! - *idle*: in the prefix tree, held by nobody. Idle pages are handed out again when no free one is left, least

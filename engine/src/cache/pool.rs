@@ -12,7 +12,7 @@ pub(super) struct PagePool {
 #[derive(Clone, Copy, Debug, Default)]
 struct PageState {
     holders: u32,
-    /// Counts how often the page became free: whoever remembers an older number has lost it.
+    /// Counts how often the page became free: a holder that remembers an older number has lost it.
     generation: u32,
 }
 

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::keys::{Keys, bounds};
-use super::{LoadError, is_there, json_object, read_text};
+use super::{LoadError, json_object, read_text};
+use crate::files::is_there;
 
 /// Sampling defaults of a checkpoint; `None` where it says nothing. Meanings as in `SamplingParams`.
 #[derive(Clone, Debug, Default, PartialEq)]

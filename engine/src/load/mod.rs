@@ -1,11 +1,9 @@
 //! From files to a model: configuration, weights, tokenizer and defaults of a checkpoint, whatever its layout.
 
-mod bounded;
 mod error;
 mod generation;
 mod gguf;
 pub(crate) mod hugging_face;
-mod json;
 pub(crate) mod keys;
 mod text;
 
@@ -14,19 +12,17 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use crate::files::{is_there, read_bounded_text, read_json};
 use crate::model::ModelConfig;
 use crate::tokenizer::{TemplateSource, Tokenizer};
 use crate::weights::{DummyWeights, GgufWeights, OpenFile, SafetensorsWeights, WeightSource, read_file};
 
-pub use bounded::{LARGEST_TEXT, read_bounded, read_bounded_text};
 pub use error::{ConfigError, LoadError};
 pub use generation::GenerationDefaults;
 pub use gguf::read_gguf_config;
 pub use hugging_face::parse_config;
-pub(crate) use json::read_json;
 pub use text::read_chat_template;
 
-pub use crate::plan::{is_there, open_regular};
 use text::Text;
 
 /// Which weights to load.
@@ -169,7 +165,7 @@ fn find(path: &Path, format: LoadFormat) -> Result<Place, LoadError> {
         (Some("safetensors"), _) => {
             fail("is a file of weights; give the folder that holds its config.json too".to_owned())
         }
-        _ => fail("is no model; give a folder in Hugging Face layout, a .gguf file or a config.json".to_owned()),
+        _ => fail("is not a model; give a folder in Hugging Face layout, a .gguf file or a config.json".to_owned()),
     }
 }
 

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{LARGEST_TEXT, LoadError, OpenOptions, is_there, json_object, read_bounded, read_text};
+use super::{LoadError, OpenOptions, json_object, read_text};
+use crate::files::{LARGEST_TEXT, is_there, read_bounded};
 use crate::tokenizer::{TemplateSource, Tokenizer, TokenizerSettings};
 use crate::weights::GgufWeights;
 

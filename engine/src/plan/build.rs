@@ -5,7 +5,7 @@ use super::kernels::kernels;
 use super::machine::Machine;
 use super::memory::{MemoryPlan, parameters};
 use super::prediction::Prediction;
-use super::report::{MachineReport, ModelReport, Plan, PlanVerdict, SiteReport};
+use super::report::{MachineKind, MachineReport, ModelReport, Plan, PlanVerdict, SiteReport};
 use super::request::PlanRequest;
 use super::shortage::shortage;
 use super::sites::sites;
@@ -183,7 +183,7 @@ fn model_report(name: &str, config: &ModelConfig, context: Option<usize>) -> Mod
 fn machine_report(machine: &Machine, ranks: usize) -> MachineReport {
     match machine {
         Machine::Cpu(cpu) => MachineReport {
-            kind: "cpu",
+            kind: MachineKind::Cpu,
             record: None,
             arch: None,
             name: format!("{}, {} threads", cpu.name, cpu.threads),
@@ -194,7 +194,7 @@ fn machine_report(machine: &Machine, ranks: usize) -> MachineReport {
             data_version: None,
         },
         Machine::Gpu(gpu) => MachineReport {
-            kind: "gpu",
+            kind: MachineKind::Gpu,
             record: Some(gpu.resolved.id.clone()),
             arch: gpu.resolved.arch.clone(),
             name: gpu.name.clone(),

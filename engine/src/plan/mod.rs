@@ -36,8 +36,8 @@ pub use memory::{MemoryPlan, parameters};
 pub use open::{is_there, open_database, open_regular, printable, read_up_to};
 pub use prediction::Prediction;
 pub use report::{
-    DraftReport, KernelLine, MachineReport, ModelReport, Plan, PlanVerdict, ReasonReport, RejectedReport, RungReport,
-    SiteReport,
+    DraftReport, KernelLine, MachineKind, MachineReport, ModelReport, Plan, PlanVerdict, ReasonReport, RejectedReport,
+    RungReport, SiteReport,
 };
 pub use request::{AllReduceChoice, FusionChoice, PlanRequest, SpeculationShape};
 
@@ -47,7 +47,7 @@ use crate::types::Phase;
 impl Plan {
     /// The ladders that the executor looks up, site by site.
     pub fn collectives(&self) -> CollectivePlan {
-        let fallback = if self.machine.kind == "cpu" { sites::CPU_ALGORITHM } else { "nccl" };
+        let fallback = if self.machine.kind == MachineKind::Cpu { sites::CPU_ALGORITHM } else { "nccl" };
         let mut plan = CollectivePlan::uniform(fallback);
         for site in &self.sites {
             let rung = |rung: &RungReport| Rung {

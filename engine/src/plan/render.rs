@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use super::memory::gib;
-use super::report::{Plan, PlanVerdict, SiteReport};
+use super::report::{MachineKind, Plan, PlanVerdict, SiteReport};
 use crate::spec::DraftShape;
 
 impl fmt::Display for Plan {
@@ -35,7 +35,7 @@ fn head(text: &mut String, plan: &Plan) -> fmt::Result {
         model.parameters as f64 / 1e9,
         model.dtype
     )?;
-    if machine.kind == "gpu" {
+    if machine.kind == MachineKind::Gpu {
         let arch = machine.arch.as_deref().unwrap_or("no record");
         let version = machine.data_version.as_deref().unwrap_or("?");
         writeln!(

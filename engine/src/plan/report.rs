@@ -69,10 +69,17 @@ pub struct ModelReport {
     pub quantization: Option<String>,
 }
 
+/// What computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MachineKind {
+    Cpu,
+    Gpu,
+}
+
 #[derive(Clone, Debug, Serialize)]
 pub struct MachineReport {
-    /// `cpu` or `gpu`.
-    pub kind: &'static str,
+    pub kind: MachineKind,
     /// Id of the database record.
     pub record: Option<String>,
     pub arch: Option<String>,

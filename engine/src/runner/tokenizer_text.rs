@@ -6,7 +6,7 @@ use super::{TextDecoder, TextPipeline};
 use crate::tokenizer::{StopMatcher, StreamDecoder, Tokenizer};
 use crate::types::Request;
 
-/// Decodes outputs with a tokenizer; special tokens are no text.
+/// Decodes outputs with a tokenizer; special tokens are not text.
 pub struct TokenizerText(pub Arc<Tokenizer>);
 
 impl TextPipeline for TokenizerText {

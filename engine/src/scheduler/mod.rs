@@ -3,7 +3,7 @@
 //! Policy:
 //! - **Rank** is priority (lower first), then arrival. Waiting sequences are admitted strictly in rank order: one that
 //!   does not fit blocks the ones behind it, so large prompts do not starve. Priority decides about admission and
-//!   preemption only; whoever runs is served.
+//!   preemption only; every running sequence is served.
 //! - **Decodes first.** Every running sequence that only needs its next token gets its row, or its verify rows. While
 //!   prompts wait, a quarter of the rows (at least one) stays reserved for them, so neither side starves the other;
 //!   where decodes do not all fit, those served longest ago go first.

@@ -27,7 +27,7 @@ pub(super) fn check(normalizer: &Value, post_processor: &Value) -> Result<(), St
     let mapped = mapped(normalizer).map_err(|error| format!("key `normalizer`: {error}"))?;
     if mapped > MOST_MAPPED {
         return Err(format!(
-            "key `normalizer`: `precompiled_charsmap` makes a text up to {mapped} times as long; at most {MOST_MAPPED} times is taken"
+            "key `normalizer`: `precompiled_charsmap` makes a text up to {mapped} times as long; at most {MOST_MAPPED} times is accepted"
         ));
     }
     let Growth { times, added } = grown(normalizer, Growth { times: 1, added: 0 });

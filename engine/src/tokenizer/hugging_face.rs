@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::vocabulary::{Entry, Spelling, Vocabulary};
 use super::{Frame, Tokenizer, TokenizerError, growth, guard};
-use crate::load::read_json;
+use crate::files::read_json;
 
 /// What `tokenizer_config.json` says.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -66,7 +66,7 @@ impl Tokenizer {
     /// Reads the content of a `tokenizer.json`; `path` is for messages.
     pub fn from_json(path: &str, json: &[u8], settings: &TokenizerSettings) -> Result<Self, TokenizerError> {
         let fail = |message: String| TokenizerError { path: path.to_owned(), message };
-        let encoder = guard(path, "is no usable tokenizer", || {
+        let encoder = guard(path, "is not a usable tokenizer", || {
             let mut encoder: tokenizers::Tokenizer = read_json(json)?;
             // Limits for training batches; a server must see the whole prompt.
             encoder.with_truncation(None)?.with_padding(None);

@@ -64,7 +64,7 @@ impl Tokenizer {
         }
     }
 
-    /// The text of tokens that stand alone. Bytes that are no UTF-8 become replacement characters.
+    /// The text of tokens that stand alone. Bytes that are not UTF-8 become replacement characters.
     pub fn decode(&self, ids: &[u32], special_skipped: bool) -> String {
         let mut decoder = self.decoder(
             special_skipped,
@@ -92,7 +92,7 @@ impl Tokenizer {
         self.vocabulary.bytes(id)
     }
 
-    /// Whether a token steers the model and is no part of an answer.
+    /// Whether a token controls the model and is not part of an answer.
     pub fn is_special(&self, id: u32) -> bool {
         self.vocabulary.is_special(id)
     }

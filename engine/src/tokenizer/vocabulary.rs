@@ -21,7 +21,7 @@ pub(super) struct Entry<'a> {
     pub text: &'a str,
     /// Stands outside the vocabulary's spelling: its text is meant literally.
     pub literal: bool,
-    /// Steers the model and is no part of the answer.
+    /// Controls the model and is not part of the answer.
     pub special: bool,
 }
 

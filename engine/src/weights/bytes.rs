@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::WeightError;
-use crate::load::open_regular;
+use crate::files::open_regular;
 
 /// The whole content of one file.
 pub type FileBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;

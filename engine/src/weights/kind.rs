@@ -68,7 +68,7 @@ impl WeightType {
         }
     }
 
-    /// Bytes that a tensor of `shape` takes. `None` where the last dimension is no whole number of blocks, a tensor
+    /// Bytes that a tensor of `shape` takes. `None` where the last dimension is not a whole number of blocks, a tensor
     /// of blocks has no dimension, or the size overflows.
     pub fn size(self, shape: &[usize]) -> Option<usize> {
         let elements = shape.iter().try_fold(1usize, |product, side| product.checked_mul(*side))?;

@@ -6,7 +6,7 @@ use capdb::quantity::Size;
 use capdb::record::{AlgorithmId, Dtype, Evidence, Ladder, MessageTime, Rung, Topology};
 use serde_json::Value;
 
-/// Two lists of ladders side by side: rows for each that differs, and how many do not. `None` where a side is no list of
+/// Two lists of ladders side by side: rows for each that differs, and how many do not. `None` where a side is not a list of
 /// ladders, or has two for the same messages, so that no row could say which of them changed.
 pub(super) fn rows(old: Option<&Value>, new: Option<&Value>) -> Option<Vec<String>> {
     let (old, new) = (read(old)?, read(new)?);

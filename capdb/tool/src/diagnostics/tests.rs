@@ -21,7 +21,7 @@ fn problems() -> Vec<Problem> {
     let second = FILE.rfind("max_message").unwrap();
     let mut problems =
         vec![
-            Problem::error("duplicate-key", path, second..second + 11, "key `max_message` stands twice")
+            Problem::error("duplicate-key", path, second..second + 11, "key `max_message` appears twice")
                 .label("second time")
                 .related(None, span("max_message"), "first time")
                 .hint("keep one of them"),

@@ -21,7 +21,7 @@ fn check(subject: &Subject<'_>, problems: &mut Vec<Problem>) {
     let targets: Vec<&str> = targets.iter().filter_map(Node::text).collect();
     for entry in subject.root.get("compiles_for").map(Node::entries).unwrap_or_default() {
         if !targets.contains(&entry.key.as_str()) {
-            let message = format!("`{}` is no target of this record", entry.key);
+            let message = format!("`{}` is not a target of this record", entry.key);
             let hint = suggest::hint(&entry.key, &targets).0;
             problems.push(subject.error(LINT.name, entry.key_span.clone(), message).hint(hint));
         }

@@ -14,7 +14,7 @@ fn check(subject: &Subject<'_>, problems: &mut Vec<Problem>) {
         let values: Vec<String> = block.values().into_iter().map(|(path, _)| path).collect();
         for entry in block.strange_keys() {
             let candidates: Vec<&str> = values.iter().map(String::as_str).collect();
-            let message = format!("`{}` is no value of this block", entry.key);
+            let message = format!("`{}` is not a value of this block", entry.key);
             problems.push(
                 subject
                     .error(LINT.name, entry.key_span.clone(), message)

@@ -25,7 +25,7 @@ struct Above<'a> {
 }
 
 impl Above<'_> {
-    /// Limits of the merged record where this file holds either side; a pair from the parents is theirs to mend.
+    /// Limits of the merged record where this file holds either side; a pair from the parents is theirs to fix.
     fn limits(&self, allreduce: &AllReduce, problems: &mut Vec<Problem>) {
         let algorithms =
             [("one_shot", &allreduce.one_shot), ("two_shot", &allreduce.two_shot), ("multimem", &allreduce.multimem)];

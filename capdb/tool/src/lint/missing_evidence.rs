@@ -5,7 +5,7 @@ use super::{Check, Lint, Subject};
 
 pub static LINT: Lint = Lint {
     name: "missing-evidence",
-    about: "Every value that steers a decision has evidence, on its block or in `evidence_for`.",
+    about: "Every value that affects a decision has evidence, on its block or in `evidence_for`.",
     check: Check::Record(check),
 };
 

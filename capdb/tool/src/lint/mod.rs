@@ -1,6 +1,6 @@
 //! Lints: laws of the data that no schema can say. One file each; `LINTS` is the list.
 //!
-//! A lint looks only at files that the schema accepts, and reports each fault once, where it can be mended.
+//! A lint looks only at files that the schema accepts, and reports each fault once, where it can be fixed.
 
 mod case_ids;
 mod case_records;

@@ -34,7 +34,7 @@ fn check(tree: &Tree<'_>, problems: &mut Vec<Problem>) {
         }
         for (index, item) in entry.value.items().iter().enumerate() {
             if words[..index.min(words.len())].contains(&item.text().unwrap_or_default()) {
-                let message = format!("`{}` stands twice in the order", item.text().unwrap_or_default());
+                let message = format!("`{}` appears twice in the order", item.text().unwrap_or_default());
                 report(item.span.clone(), message, "the first place counts; remove the second");
             }
         }

@@ -73,7 +73,7 @@ impl<'a> Subject<'a> {
         Problem::warning(code, &self.loaded.file.path, span, message)
     }
 
-    /// Every block of the record that steers a decision or a plan.
+    /// Every block of the record that affects a decision or a plan.
     pub fn blocks(&self) -> Vec<Block<'a>> {
         blocks(self.root)
     }

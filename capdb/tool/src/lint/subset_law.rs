@@ -97,7 +97,7 @@ fn kept(id: &str, machine: &Machine<'_>, line: &Line<'_>, problems: &mut Vec<Pro
                 problems.push(
                     Problem::error(LINT.name, &machine.loaded.file.path, item.span.clone(), message)
                         .label(format!("{id} has it"))
-                        .hint("take the edge away, or mend the features of one of the two records"),
+                        .hint("take the edge away, or fix the features of one of the two records"),
                 );
             }
         }

@@ -47,7 +47,7 @@ fn word(
         return;
     }
     let (hint, near) = suggest::hint(word, known);
-    let problem = subject.error(LINT.name, span, format!("`{word}` is no word of {group} in vocab.yaml")).hint(hint);
+    let problem = subject.error(LINT.name, span, format!("`{word}` is not a word of {group} in vocab.yaml")).hint(hint);
     problems.push(match near {
         Some(near) => problem.fix(near),
         None => problem,

@@ -75,7 +75,7 @@ impl Step<'_> {
         let whole = bytes.fract() == 0.0 && bytes >= 1.0 && bytes <= capdb::quantity::MAX_SIZE as f64;
         match whole.then(|| capdb::quantity::Size::from_bytes(bytes as u64)) {
             Some(Ok(size)) => self.edits.replace(node.span.clone(), size.to_string()),
-            _ => self.refuse(node, "this is no whole number of bytes between 1 and 2^40"),
+            _ => self.refuse(node, "this is not a whole number of bytes between 1 and 2^40"),
         }
     }
 
@@ -100,6 +100,6 @@ impl Step<'_> {
     fn refuse(&mut self, node: &Node, why: &str) {
         let message = format!("this cannot be lifted to arch/1: {why}");
         let problem = Problem::error("not-liftable", self.path, node.span.clone(), message);
-        self.problems.push(problem.hint("mend it by hand, then migrate again"));
+        self.problems.push(problem.hint("fix it by hand, then migrate again"));
     }
 }

@@ -28,7 +28,8 @@ pub fn lift(file: &TextFile) -> Result<Lifted, Vec<Problem>> {
     let span = root.get("schema").map_or(0..0, |node| node.span.clone());
     let name = word.split('/').next().unwrap_or_default();
     let Some(kind) = FileKind::ALL.iter().copied().find(|kind| kind.schema() == name) else {
-        let problem = Problem::error("schema-unreadable", path, span, format!("`{word}` is no schema of the database"));
+        let problem =
+            Problem::error("schema-unreadable", path, span, format!("`{word}` is not a schema of the database"));
         return Err(vec![problem.hint("a file begins with `schema: arch/1` or the like")]);
     };
     match SchemaVersion::of(kind, word) {

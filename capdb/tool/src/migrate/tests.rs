@@ -21,8 +21,8 @@ fn what_cannot_be_lifted_says_where_and_why() {
         problems.into_iter().map(|problem| (problem.message, problem.code)).collect()
     };
     for (from, to, why) in [
-        ("8: 0.5", "8: 0.3", "no whole number of bytes"),
-        ("2: 64,", "2: -64,", "no whole number of bytes"),
+        ("8: 0.5", "8: 0.3", "not a whole number of bytes"),
+        ("2: 64,", "2: -64,", "not a whole number of bytes"),
         ("2: 64,", "2: many,", "a size of version 0 is a number"),
         ("provenance: copied", "provenance: heard", "measured, documented or copied"),
         ("    source: a-run\n", "", "no `source` beside it"),

@@ -123,7 +123,7 @@ fn by_call(source: &Source, shape: &PatchGate, operand: Node<'_>) -> Result<Pass
             PatchCall::Family => Pass::Major(major),
         })
     };
-    read().ok_or_else(|| source.shape(operand, "is no call that the record knows"))
+    read().ok_or_else(|| source.shape(operand, "is not a call that the record knows"))
 }
 
 /// The majors behind a name: recorded, or one whose assignment names a helper.

@@ -14,7 +14,7 @@ use super::table::Table;
 use super::text::size_text;
 use super::{behaviour, condition, gate};
 
-/// How a reason begins that would hold after the gap is mended, too.
+/// How a reason begins that would hold after the gap is fixed, too.
 const EVEN_WITH_A_ROW: &str = "even with a row: ";
 
 /// What the source says at the place of a record. Source that does not have the recorded shape makes a finding that says so;

@@ -73,7 +73,7 @@ impl Source {
         if depth > MAX_DEPTH {
             return Err(self.shape(node, "the expression is nested too deeply"));
         }
-        let unknown = || self.shape(node, format!("`{}` is no constant that can be read", excerpt(self.text(node))));
+        let unknown = || self.shape(node, format!("`{}` is not a constant that can be read", excerpt(self.text(node))));
         match node.kind() {
             "integer" => integer(self.text(node)).map(Literal::Integer).ok_or_else(unknown),
             "float" => self.text(node).replace('_', "").parse().map(Literal::Float).map_err(|_| unknown()),
@@ -101,11 +101,11 @@ impl Source {
         let mut rows: Vec<(Literal, Literal, usize)> = Vec::new();
         for pair in children(node).into_iter().filter(|child| child.kind() != "comment") {
             let (Some(key), Some(value)) = (pair.child_by_field_name("key"), pair.child_by_field_name("value")) else {
-                return Err(self.shape(pair, "is no `key: value` pair"));
+                return Err(self.shape(pair, "is not a `key: value` pair"));
             };
             let read = self.evaluate_at(key, depth + 1)?;
             if rows.iter().any(|(known, ..)| *known == read) {
-                return Err(self.shape(key, format!("the key `{}` stands twice", excerpt(self.text(key)))));
+                return Err(self.shape(key, format!("the key `{}` appears twice", excerpt(self.text(key)))));
             }
             rows.push((read, self.evaluate_at(value, depth + 1)?, super::python::line(key)));
         }
@@ -113,7 +113,7 @@ impl Source {
     }
 
     fn arithmetic(&self, node: Node<'_>, depth: usize) -> Result<Option<Literal>, SourceError> {
-        let field = |name| node.child_by_field_name(name).ok_or_else(|| self.shape(node, "is no arithmetic"));
+        let field = |name| node.child_by_field_name(name).ok_or_else(|| self.shape(node, "is not arithmetic"));
         let left = self.evaluate_at(field("left")?, depth + 1)?;
         let right = self.evaluate_at(field("right")?, depth + 1)?;
         let operator = self.text(field("operator")?);

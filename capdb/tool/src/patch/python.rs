@@ -16,13 +16,13 @@ pub enum SourceError {
     Missing(String),
     #[error("{0}: leads out of the installation through a symbolic link, so it is not read")]
     OutOfTree(String),
-    #[error("{0}: is no plain file")]
+    #[error("{0}: is not a plain file")]
     NotAFile(String),
     #[error("{path}: has more than {limit} bytes, which no file of these projects has")]
     TooLarge { path: String, limit: u64 },
     #[error("{path}: is not UTF-8 ({why})")]
     Encoding { path: String, why: String },
-    #[error("{path}:{line}: is no valid Python")]
+    #[error("{path}:{line}: is not valid Python")]
     Syntax { path: String, line: usize },
     #[error("{path}:{line}: {what}")]
     Shape { path: String, line: usize, what: String },

@@ -97,7 +97,7 @@ pub struct Finding {
     pub theirs: Option<BTreeMap<u32, u64>>,
     pub ours: Option<Ours>,
     pub differences: Vec<Difference>,
-    /// Said where a difference is no fault.
+    /// Said where a difference is not a fault.
     pub difference_note: Option<String>,
     pub never: Vec<Never>,
     /// Which majors the kernel behind the place is built for, as far as it could be read.

@@ -20,7 +20,7 @@ impl Table {
     pub fn read(source: &Source, shape: &PatchTable) -> Result<Self, SourceError> {
         let (value, node) = source.constant(shape.class.as_deref(), &shape.name)?;
         let Literal::Mapping(entries) = value else {
-            return Err(source.shape(node, format!("`{}` is no dictionary that is written out", shape.name)));
+            return Err(source.shape(node, format!("`{}` is not a dictionary that is written out", shape.name)));
         };
         let form = |at: usize| SourceError::Shape {
             path: source.path.clone(),

@@ -25,9 +25,9 @@ pub struct NewArch {
 /// Why nothing can be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ScaffoldError {
-    #[error("`{0}` is no id: lower-case letters and digits, with single hyphens between them, e.g. sm130")]
+    #[error("`{0}` is not an id: lower-case letters and digits, with single hyphens between them, e.g. sm130")]
     BadId(String),
-    #[error("`{0}` is no compute capability: major and minor number, e.g. 13.0")]
+    #[error("`{0}` is not a compute capability: major and minor number, e.g. 13.0")]
     BadCapability(String),
     #[error("the id `{id}` says another capability than {capability}")]
     Mismatch { id: String, capability: String },

@@ -156,7 +156,7 @@ fn report(mut problems: Vec<Problem>, assembly: &Assembly, focus: Option<&HashSe
         .collect();
     let mut sources = Sources::default();
     for loaded in assembly.files().iter().filter(|loaded| named.contains(loaded.file.path.as_str())) {
-        // A file that is no text has no places; its problem is about the file as such.
+        // A file that is not text has no places; its problem is about the file as such.
         if let Ok(text) = std::str::from_utf8(&loaded.file.bytes) {
             sources.insert(&loaded.file.path, text);
         }

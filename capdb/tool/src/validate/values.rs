@@ -112,21 +112,21 @@ impl Checker<'_> {
     fn world_size(&mut self, number: i64, span: Range<usize>) {
         if !u32::try_from(number).is_ok_and(|number| WORLD_SIZE_LIMITS.contains(&number)) {
             let hint = "a world size counts the ranks of one all-reduce; rows begin at 2";
-            self.push("world-size", &span, format!("{number} is no world size from 2 to 1024"), hint);
+            self.push("world-size", &span, format!("{number} is not a world size from 2 to 1024"), hint);
         }
     }
 
     fn world_size_key(&mut self, entry: &Entry) {
         let fits = entry.key.parse().is_ok_and(|number| WORLD_SIZE_LIMITS.contains(&number));
         if !fits || entry.key.starts_with(['0', '+']) {
-            let message = format!("`{}` is no world size from 2 to 1024", entry.key);
+            let message = format!("`{}` is not a world size from 2 to 1024", entry.key);
             self.push("world-size", &entry.key_span, message, "the keys of this mapping are numbers of ranks");
         }
     }
 
     fn unsigned(&mut self, number: i64, span: Range<usize>) {
         if u32::try_from(number).is_err() {
-            let message = format!("{number} is no count");
+            let message = format!("{number} is not a count");
             self.push("out-of-range", &span, message, "give a whole number from 0 to 4294967295");
         }
     }

@@ -92,7 +92,7 @@ there_and_back() {
     for gate in $(run patch list --project "$project" | awk '/-fusion-gate/ {print $1}'); do
         status=0
         run patch apply "${where[@]}" "${forced[@]}" --only "$gate" >/dev/null 2>&1 || status=$?
-        # Records of other releases are no places of this one.
+        # Records of other releases are not places of this one.
         if [ $status = 0 ]; then
             report=$(run patch check "${where[@]}") || true
             grep -A2 "\[$gate\]" <<<"$report" | grep -q '^  covered ' || fail "$gate: opened, and does not read as covered"
@@ -100,10 +100,10 @@ there_and_back() {
     done
     status=0
     run patch apply "${where[@]}" "${forced[@]}" >/dev/null || status=$?
-    [ $status = 1 ] || fail "$project $version: mended twice (exit $status)"
+    [ $status = 1 ] || fail "$project $version: fixed twice (exit $status)"
     changed=$({ diff -rq "$3" "$copy/site" || true; } | awk '/ differ$/ {print $4}')
     python3 -c 'import ast, sys; [ast.parse(open(path, encoding="utf-8").read(), path) for path in sys.argv[1:]]' $changed ||
-        fail "$project $version: an edited file is no Python"
+        fail "$project $version: an edited file is not Python"
     echo "$project $version: $(wc -w <<<"$changed") files edited"
     run patch revert --project "$project" --path "$copy/site" >/dev/null || fail "$project $version: not reverted"
     diff -rq "$3" "$copy/site" || fail "$project $version: revert left a difference"

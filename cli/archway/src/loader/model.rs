@@ -71,7 +71,7 @@ impl Planned {
     pub fn load(mut self) -> Result<Service> {
         let mut model = open_model(&self.wanted.path, &open_options(&self.options))?;
         if let Err(error) = check_defaults(&model.generation) {
-            bail!("generation_config.json beside the weights: {}; mend it, or remove it", error.message);
+            bail!("generation_config.json beside the weights: {}; fix it, or remove it", error.message);
         }
         if let Some(tokenizer) = &self.wanted.tokenizer {
             model.tokenizer = Some(Arc::clone(tokenizer));

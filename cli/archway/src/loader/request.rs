@@ -104,7 +104,7 @@ fn weight_bytes(path: &Path) -> Option<u64> {
 
 /// The model's names in requests, the first one for answers and plans.
 pub fn served_names(options: &Options, path: &Path) -> Vec<String> {
-    // A folder's name may hold dots that are no extension.
+    // A folder's name may hold dots that do not begin an extension.
     let own = if path.is_dir() { path.file_name() } else { path.file_stem() };
     let own = || own.map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
     options.served_model_name.clone().unwrap_or_else(|| vec![own()])

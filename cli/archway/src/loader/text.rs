@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use engine::load::{LARGEST_TEXT, is_there, read_bounded, read_bounded_text};
+use engine::files::{LARGEST_TEXT, is_there, read_bounded, read_bounded_text};
 use engine::tokenizer::{Tokenizer, TokenizerSettings};
 
 /// Reads a `tokenizer.json`, or a folder with one and its `tokenizer_config.json`.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use engine::load::is_there;
+use engine::files::is_there;
 use engine::plan::tuning::{MachineFacts, lay_tuning};
 use engine::plan::{Database, KernelTarget, Machine};
 use engine_gpu::doctor::Survey;

@@ -1,7 +1,7 @@
 //! Chat templates in processes of their own.
 //!
 //! A template is a program that came with a checkpoint. The engine counts its steps, but lists that share their items can
-//! be compared or printed for ever in one of them, values that nest without end overflow a stack when they go, and an
+//! be compared or printed forever in one of them, values that nest without end overflow a stack when they go, and an
 //! expression of ten thousands of operators overflows one when it is compiled. In a process with bounds of its own none of
 //! them takes the server along.
 

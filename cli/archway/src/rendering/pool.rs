@@ -28,7 +28,7 @@ impl TemplatePool {
             Failure::Lost(why) => anyhow!(why),
             Failure::Bound(what) => {
                 anyhow!(
-                    "{path}: the chat template {what} when it is compiled; mend it, or set another with --chat-template"
+                    "{path}: the chat template {what} when it is compiled; fix it, or set another with --chat-template"
                 )
             }
         })?;

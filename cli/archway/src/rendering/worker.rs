@@ -17,7 +17,7 @@ pub fn serve(mut input: impl BufRead, mut output: impl Write) -> Result<()> {
     bound_memory()?;
     let watch = Watch::start()?;
     let Some(source) = line(&mut input)? else { return Ok(()) };
-    let source = serde_json::from_str(&source).context("the first line is no template")?;
+    let source = serde_json::from_str(&source).context("the first line is not a template")?;
     let (answer, template): (Compiled, _) = match watch.over(|| ChatTemplate::new(source))? {
         Ok(template) => (Ok(()), Some(template)),
         Err(error) => (Err(error), None),
@@ -32,7 +32,7 @@ pub fn serve(mut input: impl BufRead, mut output: impl Write) -> Result<()> {
 }
 
 fn render(template: &ChatTemplate, text: &str) -> Result<Rendered> {
-    let conversation: Conversation = serde_json::from_str(text).context("the line is no conversation")?;
+    let conversation: Conversation = serde_json::from_str(text).context("the line is not a conversation")?;
     let input = ChatInput {
         messages: &Value::Array(conversation.messages.into_owned()),
         tools: None,
@@ -54,7 +54,7 @@ fn line(input: &mut impl BufRead) -> Result<Option<String>> {
     Ok((length > 0).then_some(line))
 }
 
-/// Ends the process where something takes too long: nothing else ends an operation that goes on for ever.
+/// Ends the process where something takes too long: nothing else ends an operation that goes on forever.
 struct Watch(Sender<()>);
 
 impl Watch {

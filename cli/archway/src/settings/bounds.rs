@@ -1,4 +1,4 @@
-//! What numbers and texts may be, whoever set them.
+//! Limits of numbers and texts, whether a flag, a file or a default sets them.
 
 use anyhow::{Result, bail, ensure};
 use engine::plan::MOST_ROWS;

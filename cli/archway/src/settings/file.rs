@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use engine::load::read_bounded;
+use engine::files::read_bounded;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
 use serde_saphyr::budget::BudgetBreach;
@@ -51,7 +51,7 @@ impl<'de> Deserialize<'de> for Entries {
 pub fn read(path: &Path) -> Result<(Options, Vec<(String, u64)>)> {
     let name = path.display();
     let bytes = read_bounded(path, LARGEST).with_context(|| format!("{name} cannot be read"))?;
-    let text = String::from_utf8(bytes).with_context(|| format!("{name} is no settings file"))?;
+    let text = String::from_utf8(bytes).with_context(|| format!("{name} is not a settings file"))?;
     parse(&name.to_string(), &text)
 }
 

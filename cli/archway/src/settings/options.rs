@@ -18,17 +18,17 @@ macro_rules! flag {
     };
 }
 
-/// Settings of `archway serve`. Every key is optional; a flag goes before the file, the file before the default.
+/// Settings of `archway serve`. Every key is optional; a flag wins over the file, the file over the default.
 #[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Options {
     /// Model: a folder in Hugging Face layout, a .gguf file, or a config.json.
     #[arg(long, visible_alias = "model-path", value_name = "PATH", help_heading = "Model")]
     pub model: Option<String>,
-    /// Tokenizer, where it is not beside the weights.
+    /// Tokenizer, if it is not beside the weights.
     #[arg(long, visible_alias = "tokenizer-path", value_name = "PATH", help_heading = "Model")]
     pub tokenizer: Option<String>,
-    /// Names of the model in requests; the first one is in answers. Default: the last part of the model's path.
+    /// Names of the model in requests; answers give the first one. Default: the last part of the model's path.
     #[arg(long, num_args = 1.., value_name = "NAME", help_heading = "Model")]
     pub served_model_name: Option<Vec<String>>,
     /// Which weight files to read.
@@ -53,10 +53,11 @@ pub struct Options {
     /// Port to listen on; 0 takes a free one.
     #[arg(long, value_name = "PORT", help_heading = "Server")]
     pub port: Option<u16>,
-    /// Keys of which clients must present one.
+    /// API keys; a client must present one of them.
     #[arg(long, num_args = 1.., value_name = "KEY", help_heading = "Server")]
     pub api_key: Option<Vec<String>>,
-    /// Largest request body. All bodies that are being read may have sixteen times as much together; beyond it 503.
+    /// Largest request body; a larger one gets 413. All bodies that are being read may have sixteen times as much together,
+    /// then 503.
     #[arg(long, value_name = "SIZE", help_heading = "Server")]
     pub max_body_size: Option<Bytes>,
     /// Largest number of outputs for a prompt (`n`).
@@ -65,7 +66,7 @@ pub struct Options {
     /// Largest number of alternatives in log-probabilities.
     #[arg(long, value_name = "COUNT", help_heading = "Server")]
     pub max_logprobs: Option<u32>,
-    /// Seconds that running requests get to finish after the order to stop.
+    /// Seconds that running requests get to finish after the signal to stop.
     #[arg(long, value_name = "SECONDS", help_heading = "Server")]
     pub shutdown_timeout: Option<u64>,
     /// Seconds of silence after which a stream sends a comment; 0 sends none.
@@ -74,7 +75,7 @@ pub struct Options {
     /// Threads that serve connections. Default: the CPUs, at most 4.
     #[arg(long, value_name = "COUNT", help_heading = "Server")]
     pub http_threads: Option<u32>,
-    /// How much is said on standard error.
+    /// Level of the log on standard error.
     #[arg(long, value_name = "LEVEL", help_heading = "Server")]
     pub log_level: Option<LogLevel>,
 
@@ -104,7 +105,7 @@ pub struct Options {
     #[schemars(range(min = 0.01, max = 1.0))]
     pub gpu_memory_utilization: Option<f64>,
 
-    /// What computes.
+    /// Device that computes.
     #[arg(long, value_name = "DEVICE", help_heading = "Plan")]
     pub device: Option<Device>,
     /// Pack of compiled kernels, made by `archway kernels build`: serves on hosts without NVRTC.
@@ -134,10 +135,10 @@ pub struct Options {
     /// Largest message of the chosen algorithm, instead of the database's limit.
     #[arg(long, value_name = "SIZE", help_heading = "Plan")]
     pub max_message: Option<Bytes>,
-    /// Take only what was measured or documented, not what was inherited or guessed.
+    /// Rely only on values that were measured or documented, not on inherited or guessed ones.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = flag!(), help_heading = "Plan")]
     pub strict: Option<bool>,
-    /// Serve with another path where the asked one cannot be had.
+    /// Fall back to another path where the requested one is not possible, instead of refusing.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = flag!(), help_heading = "Plan")]
     pub allow_fallback: Option<bool>,
     /// Folder of the capability database. Default: the copy inside the program.
@@ -169,11 +170,11 @@ pub struct Options {
     /// Residual-stream boundaries that the head reads, instead of those that its configuration names.
     #[arg(long, value_delimiter = ',', value_name = "B1,B2,B3", help_heading = "Speculation")]
     pub eagle3_taps: Option<Vec<u32>>,
-    /// Draft less, down to nothing, where measured times and acceptance say that it does not pay.
+    /// Draft fewer tokens, down to none, where measured times and acceptance say that drafting does not pay.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = flag!(), help_heading = "Speculation")]
     pub speculative_adaptive: Option<bool>,
 
-    /// Serve an engine that answers with its own prompt: measures and tests the front end.
+    /// Serve a mock engine that repeats the prompt, to measure and test the HTTP front end.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = flag!(), help_heading = "Development")]
     pub mock_engine: Option<bool>,
     /// Milliseconds from token to token of the mock engine; 0 answers at once.

@@ -43,7 +43,7 @@ impl Quantity for Count {
             "K" => Ok(1 << 10),
             "M" => Ok(1 << 20),
             "G" => Ok(1 << 30),
-            other => Err(format!("`{other}` is no unit; give {}", Self::EXPECTED)),
+            other => Err(format!("`{other}` is not a unit; give {}", Self::EXPECTED)),
         }
     }
 }
@@ -67,7 +67,7 @@ impl Quantity for Bytes {
                     "`{unit}` can be read as powers of 1000 or of 1024; write {binary} or the bytes themselves"
                 ))
             }
-            other => Err(format!("`{other}` is no unit; give {}", Self::EXPECTED)),
+            other => Err(format!("`{other}` is not a unit; give {}", Self::EXPECTED)),
         }
     }
 }
@@ -76,7 +76,7 @@ fn parse<Q: Quantity>(text: &str) -> Result<Q, String> {
     let text = text.trim();
     let split = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
-    let fail = || format!("`{text}` is no number; give {}", Q::EXPECTED);
+    let fail = || format!("`{text}` is not a number; give {}", Q::EXPECTED);
     if number.is_empty() {
         return Err(fail());
     }

@@ -22,7 +22,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What computes.
+    /// Device that computes.
     Device {
         /// A GPU if there is one that the engine can use, otherwise the CPU.
         Auto,

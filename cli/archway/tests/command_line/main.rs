@@ -82,7 +82,7 @@ fn settings_are_shown_with_who_set_them() {
     assert_eq!(err, format!("error: {path}:3: unknown key `prot`; did you mean `port`?\n"));
 }
 
-/// Where there is no GPU, every library is named with where it was looked for, and that is no finding.
+/// Where there is no GPU, every library is named with where it was looked for, and that is not a finding.
 #[test]
 fn doctor_describes_the_machine_and_ends_with_a_verdict() {
     let (code, out, err) = run(&["doctor", "--json"]);
@@ -237,7 +237,7 @@ fn an_argument_that_is_no_utf_8_is_named() {
     let output = archway().arg("plan").arg(name).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("is no UTF-8"), "{said}");
+    assert!(said.contains("is not UTF-8"), "{said}");
 }
 
 /// What the README shows behind `$ archway plan …`, and what the same command says.
@@ -268,7 +268,7 @@ fn defaults_that_no_request_could_be_sampled_with_end_the_start() {
     );
 }
 
-/// Numbers that no machine has: an error that says what they may be, whoever set them, and no panic.
+/// Numbers that no machine has: an error that says what they may be, whatever set them, and no panic.
 #[test]
 fn numbers_out_of_bounds_are_refused_by_name() {
     let tiny = concat!(env!("CARGO_MANIFEST_DIR"), "/../../engine/tests/config/llama-tiny.json");
@@ -304,7 +304,7 @@ fn what_is_no_tuning_is_not_written_over() {
     std::fs::write(&notes, "not to be lost").unwrap();
     let (code, _, err) = run(&["tune", "--from", figures, "--out", notes.to_str().unwrap()]);
     assert_eq!((code, std::fs::read_to_string(&notes).unwrap().as_str()), (2, "not to be lost"), "{err}");
-    assert!(err.contains("no tuning"), "{err}");
+    assert!(err.contains("not a tuning"), "{err}");
     for _ in 0..2 {
         let (code, _, err) = run(&["tune", "--from", figures, "--out", site.to_str().unwrap()]);
         assert_eq!(code, 0, "{err}");

@@ -83,13 +83,13 @@ impl Isa {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn run_avx2<W: Work>(work: W) -> W::Output {
-    // SAFETY: whoever calls this function has the features that it is compiled for.
+    // SAFETY: the caller made sure of the features that this function is compiled for.
     work.run(unsafe { Avx2::new() })
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 fn run_avx512<W: Work>(work: W) -> W::Output {
-    // SAFETY: whoever calls this function has the features that it is compiled for.
+    // SAFETY: the caller made sure of the features that this function is compiled for.
     work.run(unsafe { Avx512::new() })
 }

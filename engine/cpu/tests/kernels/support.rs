@@ -66,7 +66,7 @@ fn block_weights(kind: WeightType, b: &[u8]) -> Vec<Weight> {
             })
             .collect(),
         WeightType::Q6K => (0..256).map(|i| six_bits(b, i)).collect(),
-        other => panic!("{other:?} is no format of weights"),
+        other => panic!("{other:?} is not a format of weights"),
     }
 }
 

@@ -22,7 +22,8 @@ fn main() -> ExitCode {
         ["compare", ref rest @ ..] => compare::Choice::of(rest).and_then(|choice| compare::run(&choice)),
         ["compile"] => compile::compile(&HEADS, Share::WHOLE).map(|_| true),
         ["compile", word] => {
-            let share = Share::of(word).ok_or_else(|| format!("compile: `{word}` is no share, as 1/2 is one").into());
+            let share =
+                Share::of(word).ok_or_else(|| format!("compile: `{word}` is not a share, as 1/2 is one").into());
             share.and_then(|share| compile::compile(&HEADS, share)).map(|_| true)
         }
         ["order", ref kinds @ ..] => Rig::open(false, &[]).and_then(|rig| order::run(&rig, kinds)),

@@ -37,7 +37,7 @@ pub struct Share {
 impl Share {
     pub const WHOLE: Self = Self { index: 0, of: 1, met: 0 };
 
-    /// From `2/3`. None if that is no such word, or no share.
+    /// From `2/3`. None if it is another word, or not a share.
     pub fn of(word: &str) -> Option<Self> {
         let (index, of) = word.split_once('/')?;
         let (index, of): (usize, usize) = (index.parse().ok()?, of.parse().ok()?);
@@ -86,7 +86,7 @@ impl Rig {
         Ok(memory)
     }
 
-    /// Bytes that are no numbers in any format.
+    /// Bytes that are not numbers in any format.
     pub fn poisoned(&self, bytes: usize) -> Result<Memory, Failure> {
         self.filled(bytes, POISON)
     }

@@ -73,7 +73,7 @@ fn check(what: &str, actual: &[f32], expected: &[f32]) -> Result<(), Failure> {
     let difference = square(&mut actual.iter().zip(expected).map(|(actual, expected)| f64::from(actual - expected)));
     let relative = difference / square(&mut expected.iter().map(|value| f64::from(*value)));
     println!("{what}: relative difference {relative:.5}");
-    // A NaN is no agreement.
+    // A NaN is not an agreement.
     if relative <= TOLERANCE { Ok(()) } else { Err(format!("{what}: relative difference {relative}")) }
 }
 

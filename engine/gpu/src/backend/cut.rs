@@ -21,7 +21,7 @@ pub(super) fn stays(kind: WeightType) -> bool {
 }
 
 /// The rectangle of a part. Blocks stay as they are unless the cut goes through them.
-/// Errors: a type that is no weight's.
+/// Errors: a type that is not a weight's.
 pub(super) fn cut<'a>(part: &'a MatrixPart<'_>) -> Result<Piece<'a>, BackendError> {
     let (kind, columns, rows) = (part.tensor.kind, &part.columns, part.rows.len());
     let block = kind.block_elements();

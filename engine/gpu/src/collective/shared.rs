@@ -114,7 +114,7 @@ impl SharedGroup {
         self.together.wait().map_err(|gone| self.reason().unwrap_or_else(|| gone.to_string()))
     }
 
-    /// Ends the group: whoever waits, on the host or on a device, ends with an error. The first message stays.
+    /// Ends the group: every rank that waits, on the host or on a device, ends with an error. The first message stays.
     pub fn poison(&self, message: &str) {
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         ended.get_or_insert_with(|| message.to_owned());

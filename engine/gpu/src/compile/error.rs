@@ -13,7 +13,7 @@ pub enum CompileError {
     Compiler { call: &'static str, error: String },
     #[error("{path}: {error}")]
     File { path: PathBuf, error: std::io::Error },
-    #[error("{path} is no pack of kernels: {what}")]
+    #[error("{path} is not a pack of kernels: {what}")]
     Pack { path: PathBuf, what: String },
     #[error(transparent)]
     Kernel(#[from] crate::kernels::KernelError),

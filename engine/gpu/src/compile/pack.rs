@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use engine::load::read_bounded;
+use engine::files::read_bounded;
 use serde::{Deserialize, Serialize};
 
 use super::{CompileError, Compiled};
@@ -59,7 +59,7 @@ impl Pack {
         std::fs::write(path, bytes).map_err(|error| CompileError::File { path: path.to_owned(), error })
     }
 
-    /// Errors: the file cannot be read, is no pack, or is damaged.
+    /// Errors: the file cannot be read, is not a pack, or is damaged.
     pub fn read(path: &Path) -> Result<Self, CompileError> {
         let bytes = read_bounded(path, LARGEST).map_err(|error| CompileError::File { path: path.to_owned(), error })?;
         let wrong = |what: &str| CompileError::Pack { path: path.to_owned(), what: what.to_owned() };

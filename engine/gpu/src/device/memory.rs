@@ -52,7 +52,7 @@ impl Account {
         Ok(Self { bytes: Arc::default(), context: Arc::clone(context), before: (total - free) as u64 })
     }
 
-    /// Counts memory that is no [`Allocation`], for as long as the device is open.
+    /// Counts memory that is not an [`Allocation`], for as long as the device is open.
     pub fn charge(&self, purpose: Purpose, bytes: usize) {
         self.bytes[purpose as usize].fetch_add(bytes as u64, Ordering::Relaxed);
     }

@@ -52,7 +52,7 @@ impl Format {
         }
     }
 
-    /// None for integers and truth values, which are no weights.
+    /// None for integers and truth values, which are not weights.
     pub fn of(kind: WeightType) -> Option<Self> {
         Some(match kind {
             WeightType::Bf16 => Self::Bf16,

@@ -67,7 +67,7 @@ pub enum KernelError {
 }
 
 impl KernelError {
-    /// Refuses what is no multiple of eight elements, the width of one access.
+    /// Refuses what is not a multiple of eight elements, the width of one access.
     pub(crate) fn unless_pieces(kernel: &'static str, what: &str, width: u32) -> Result<(), Self> {
         let why = "kernels read 16 bytes at a time, so it must be a multiple of 8";
         if width.is_multiple_of(8) { Ok(()) } else { Err(Self::Shape { kernel, what: format!("{what} {width}"), why }) }

@@ -126,7 +126,7 @@ mod tests {
     fn another_library_under_the_name_is_refused() {
         let maps = fs::read_to_string("/proc/self/maps").expect("Linux says what is loaded");
         let c = maps.split_whitespace().find(|word| word.contains("libc.so")).expect("tests are linked to libc");
-        let why = open::try_file(Library::Nvrtc, c.as_ref()).map(|_| ()).expect_err("libc is no compiler");
+        let why = open::try_file(Library::Nvrtc, c.as_ref()).map(|_| ()).expect_err("libc is not a compiler");
         assert!(why.contains("nvrtcVersion"), "{why}");
     }
 }

@@ -149,7 +149,7 @@ fn duplicate<E: Error>(key: &str) -> E {
     E::custom(format_args!("field `{key}` is given twice"))
 }
 
-/// Declares an object's honoured fields, every one optional. `name as "key"` gives the JSON key where it is no Rust
+/// Declares an object's honoured fields, every one optional. `name as "key"` gives the JSON key where it is not a Rust
 /// name; `..part: Type` takes in the fields of another such type.
 macro_rules! json_object {
     (

@@ -113,7 +113,7 @@ fn logit_bias(fields: &CommonFields, vocabulary: u32) -> Result<Vec<(u32, f32)>,
         // One spelling of each id, so that none has two values.
         let plain = name == "0" || !name.starts_with(['0', '+']);
         let token = plain.then(|| name.parse().ok()).flatten().ok_or_else(|| {
-            ApiError::invalid(&param, format!("`{param}`: `{name}` is no token id; give ids as whole numbers"))
+            ApiError::invalid(&param, format!("`{param}`: `{name}` is not a token id; give ids as whole numbers"))
         })?;
         super::require_vocabulary(&param, token, vocabulary)?;
         Ok((token, Range::new(-100.0, 100.0).check(&param, Some(value), 0.0)?))

@@ -43,7 +43,7 @@ pub async fn render(service: &Service, chat: Chat) -> Result<String, ApiError> {
     })
 }
 
-/// 400 for what the client can mend, 503 for what it cannot.
+/// 400 for what the client can fix, 503 for what it cannot.
 fn refusal(error: CodecError, param: &str, words: impl FnOnce(String) -> String) -> ApiError {
     match error {
         CodecError::Input(message) => ApiError::invalid(param, words(message)),

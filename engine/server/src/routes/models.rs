@@ -42,7 +42,7 @@ pub async fn retrieve(
     State(app): State<Arc<App>>,
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ModelBody>, ApiError> {
-    let Path(name) = name.map_err(|error| ApiError::invalid("model", format!("`model` is no name: {error}")))?;
+    let Path(name) = name.map_err(|error| ApiError::invalid("model", format!("`model` is not a name: {error}")))?;
     app.model()?.service.require_model(&name)?;
     model(&app, &name).map(Json)
 }

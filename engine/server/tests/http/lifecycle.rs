@@ -104,7 +104,7 @@ async fn a_second_order_and_the_timeout_end_the_draining() {
             server.hurry.notify_one();
         }
         let Server { task, app, engine, .. } = server;
-        // Whoever waits is told, and nothing hangs on to its connection.
+        // Waiting clients are told, and no connection is kept.
         let (status, refused) = error(whole.await.unwrap().unwrap()).await;
         assert_eq!((status, &refused["code"]), (StatusCode::SERVICE_UNAVAILABLE, &json!("aborted")));
         let last = events(&stream.text().await.unwrap()).pop().unwrap();

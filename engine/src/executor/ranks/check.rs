@@ -59,7 +59,7 @@ fn check_entry(entry: &BatchEntry, capacity: &Capacity, verify_tokens: usize, be
 fn check_phase(entry: &BatchEntry, most: usize) -> Result<(), String> {
     let BatchEntry { phase, verify_tokens, .. } = *entry;
     match phase {
-        Phase::Draft => Err("the phase is draft, which is no work of a batch".to_owned()),
+        Phase::Draft => Err("the phase is draft, which is no part of a batch".to_owned()),
         Phase::Verify if most == 0 => Err("the phase is verify, but there is no draft model".to_owned()),
         Phase::Verify
             if !(2..=most).contains(&(verify_tokens as usize)) || entry.tokens.len() != 1 || !entry.sample =>

@@ -34,7 +34,7 @@ pub(super) struct RankThread<F: RankFactory> {
 }
 
 impl<F: RankFactory> RankThread<F> {
-    /// `agreement` is dropped last: whoever waits for this rank's decisions has heard its error by then.
+    /// `agreement` is dropped last: threads that wait for this rank's decisions have heard its error by then.
     pub fn run(self, mut agreement: Agreement) {
         let (rank, progress) = (self.rank, &*self.progress);
         let load = || Worker::load(&*self.factory, &self.config, rank, progress);

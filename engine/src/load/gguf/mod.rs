@@ -129,7 +129,7 @@ impl Reader<'_> {
             None if hidden.is_multiple_of(heads) => hidden / heads,
             None => {
                 let message =
-                    format!("is missing, and `embedding_length`, {hidden}, is no multiple of the {heads} heads");
+                    format!("is missing, and `embedding_length`, {hidden}, is not a multiple of the {heads} heads");
                 return Err(keys.error("attention.key_length", message));
             }
         };

@@ -55,7 +55,7 @@ fn head_dimension(keys: &Keys, hidden: usize, heads: usize) -> Result<usize, Con
         Some(dimension) => dimension,
         None if hidden.is_multiple_of(heads) => hidden / heads,
         None => {
-            let message = format!("is missing, and `hidden_size`, {hidden}, is no multiple of the {heads} heads");
+            let message = format!("is missing, and `hidden_size`, {hidden}, is not a multiple of the {heads} heads");
             return Err(keys.error("head_dim", message));
         }
     };

@@ -98,7 +98,7 @@ pub enum MeasurementError {
     NoSums(u32),
     #[error("{ranks} ranks: {what} was measured twice, and nothing says which of the two counts; keep one")]
     Repeated { ranks: u32, what: String },
-    #[error("`{value}` is no {what}")]
+    #[error("`{value}` is not a {what}")]
     Word { what: &'static str, value: String },
     #[error("the record cannot carry the overlay: {0}")]
     Record(String),

@@ -3,6 +3,7 @@
 //! Measurement → ladders and limits → overlay text → a database with the overlay laid over it. Nothing here measures:
 //! the same measurement gives the same overlay, and the same overlay gives the same choices.
 
+mod addition;
 mod conclude;
 mod fit;
 mod measurement;

@@ -223,8 +223,8 @@ fn what_is_no_measurement_is_refused_with_its_reason() {
     assert!(failed(&|m| m.groups[0].world_size = 1).contains("1 ranks"));
     assert!(failed(&|m| m.groups.push(m.groups[0].clone())).contains("measured twice"));
     assert!(failed(&|m| m.record = "h2000".to_owned()).contains("no record `h2000`"));
-    assert!(failed(&|m| m.date = "yesterday".to_owned()).contains("`yesterday` is no date"));
-    assert!(failed(&|m| m.driver = "banana".to_owned()).contains("`banana` is no version"));
+    assert!(failed(&|m| m.date = "yesterday".to_owned()).contains("`yesterday` is not a date"));
+    assert!(failed(&|m| m.driver = "banana".to_owned()).contains("`banana` is not a version"));
     assert!(failed(&|m| m.groups[0].sums[0].spread = -5.0).contains("spread"));
     assert!(failed(&|m| m.groups[0].sums.extend_from_within(..1)).starts_with("2 ranks: "));
 }

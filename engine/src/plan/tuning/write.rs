@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 
 use capdb::database::Database;
-use capdb::decide::{AllReduceRequest, FusionRequest, HostFacts, Request, Shape, Table, decide};
 use capdb::load::TextFile;
 use capdb::quantity::{Size, Version};
-use capdb::record::{AlgorithmId, AllReduce, Dtype, Fusion, FusionId, Support};
+use capdb::record::{AlgorithmId, Dtype, Fusion, FusionId, Support};
 
-use super::conclude::{Fusing, Step, algorithm, fused_ladder, fusing, ladder};
+use super::addition::Addition;
+use super::conclude::{Fusing, Step, algorithm};
 use super::fit::{MachineFacts, topology_key};
-use super::measurement::{Group, Measurement, MeasurementError, NormPoint};
+use super::measurement::{Group, Measurement, MeasurementError};
 
 /// Its entry in the overlay's own sources.
 const SOURCE: &str = "site-tune";
@@ -22,19 +22,6 @@ pub struct Tuned {
     pub text: String,
     /// One line for each ladder and limit, for people.
     pub lines: Vec<String>,
-}
-
-/// What one group adds to the record.
-struct Addition<'a> {
-    group: &'a Group,
-    /// Ladders that are not empty.
-    ladders: Vec<(Dtype, Vec<Step>)>,
-    /// The cap of symmetric memory, where the record's is lower than the ladders or missing.
-    cap: Option<u64>,
-    /// For each fused kernel that the record knows.
-    fusing: Vec<(FusionId, Fusing)>,
-    /// Of fused kernels of bf16; empty where the ladder of sums says the same.
-    fused: Vec<Step>,
 }
 
 /// The limit of what is never to be fused: no message is as small.
@@ -63,126 +50,6 @@ pub fn tune(database: Database, measurement: &Measurement) -> Result<Tuned, Meas
     let tuned = database.with_overlay(file).map_err(|error| record(&error))?;
     additions.iter().try_for_each(|addition| addition.verify(&tuned, &measurement.record))?;
     Ok(Tuned { text, lines: additions.iter().flat_map(Addition::lines).collect() })
-}
-
-impl<'a> Addition<'a> {
-    fn new(group: &'a Group, allreduce: &AllReduce, fusible: &[FusionId]) -> Self {
-        let ladders: Vec<(Dtype, Vec<Step>)> = Dtype::ALL
-            .iter()
-            .map(|dtype| (*dtype, ladder(&group.sums, *dtype)))
-            .filter(|(_, steps)| !steps.is_empty())
-            .collect();
-        let symmetric = ladders.iter().flat_map(|(_, steps)| steps).filter(|step| step.algorithm.is_symmetric());
-        let highest = symmetric.map(|step| step.up_to).max();
-        let caps = allreduce.symmetric_memory.as_ref().and_then(|block| block.max_message.as_ref());
-        let cap = caps.and_then(|caps| caps.get(&group.world_size)).map(|size| size.bytes());
-        let raised = highest.filter(|highest| caps.is_some() && cap.is_none_or(|cap| cap < *highest));
-        let bf16 = ladders.iter().find(|(dtype, _)| *dtype == Dtype::Bf16).map_or(&[][..], |(_, steps)| steps);
-        let fusing: Vec<_> = fusible.iter().map(|id| (*id, fusing(group, bf16, *id))).collect();
-        let plain = fusing.iter().find(|(id, _)| *id == FusionId::ResidualRmsnorm);
-        let mut fused = match plain {
-            Some((_, Fusing::UpTo(limit))) => fused_ladder(group, *limit),
-            _ => Vec::new(),
-        };
-        let same = |norm: &NormPoint| {
-            let bytes = norm.bytes();
-            algorithm(&fused, bytes).is_none_or(|own| algorithm(bf16, bytes) == Some(own))
-        };
-        if group.norms.iter().all(same) {
-            fused.clear();
-        }
-        Self { group, cap: raised, fusing, fused, ladders }
-    }
-
-    fn lines(&self) -> Vec<String> {
-        let Group { world_size, topology, .. } = self.group;
-        let ladder = |(dtype, steps): &(Dtype, Vec<Step>)| {
-            let steps: Vec<String> =
-                steps.iter().map(|step| format!("{} to {}", step.algorithm, size(step.up_to))).collect();
-            format!("{world_size} ranks on {topology}, {dtype}: {}", steps.join(", "))
-        };
-        let mut lines: Vec<String> = self.ladders.iter().map(ladder).collect();
-        lines.extend(
-            self.cap.map(|cap| format!("{world_size} ranks: symmetric memory takes messages to {}", size(cap))),
-        );
-        let what = |id: FusionId| match id {
-            FusionId::ResidualRmsnorm => "residual and norm",
-            FusionId::ResidualRmsnormFp8 => "residual, norm and fp8",
-            FusionId::ResidualRmsnormNvfp4 => "residual, norm and nvfp4",
-        };
-        lines.extend(self.fusing.iter().filter_map(|(id, fusing)| match fusing {
-            Fusing::UpTo(limit) => {
-                let of = |step: &Step| format!("{} to {}", step.algorithm, size(step.up_to));
-                let fused: Vec<String> = self.fused.iter().map(of).collect();
-                let listed = *id == FusionId::ResidualRmsnorm && !fused.is_empty();
-                let own = if listed { format!(": {}", fused.join(", ")) } else { String::new() };
-                Some(format!("{world_size} ranks: {} in the same kernel to {}{own}", what(*id), size(*limit)))
-            }
-            Fusing::Never(bytes) => Some(format!(
-                "{world_size} ranks: {} in a kernel of their own, faster from {} on",
-                what(*id),
-                size(*bytes)
-            )),
-            Fusing::Unmeasured if *id == FusionId::ResidualRmsnorm => {
-                Some(format!("{world_size} ranks: fusing was not measured; the record's limit stays"))
-            }
-            Fusing::Unmeasured => None,
-        }));
-        lines
-    }
-
-    /// The overlay gives every message that was measured to the algorithm that its ladder names.
-    fn verify(&self, database: &Database, record: &str) -> Result<(), MeasurementError> {
-        let failed = |what: String| MeasurementError::Contradiction(what);
-        let resolved = database.record(record).map_err(|error| failed(error.to_string()))?;
-        let table = Table::new(database.index(), &resolved).map_err(|error| failed(error.to_string()))?;
-        let host = HostFacts { topology: Some(self.group.topology), multicast: Some(false), ..HostFacts::default() };
-        let name = |id: Option<AlgorithmId>| id.map_or("nothing", AlgorithmId::word);
-        let ask = |dtype: Dtype, bytes: u64, id: FusionId, fusion: FusionRequest| {
-            let shape = Shape {
-                world_size: self.group.world_size,
-                dtype,
-                message: Some(bytes),
-                fusion: id,
-                heads: None,
-                pipeline_parallel: 1,
-                workspace: None,
-            };
-            let request = Request { allreduce: AllReduceRequest::Auto, fusion, strict: true, ..Request::default() };
-            decide(&table, &host, &shape, &request)
-        };
-        for (dtype, steps) in &self.ladders {
-            for sum in self.group.sums.iter().filter(|sum| sum.dtype == *dtype) {
-                let found = ask(*dtype, sum.bytes, FusionId::ResidualRmsnorm, FusionRequest::Unfused).algorithm;
-                let want = algorithm(steps, sum.bytes);
-                if want != found {
-                    let (want, found) = (name(want), name(found));
-                    return Err(failed(format!("{} bytes of {dtype}: {want} was measured, {found} chosen", sum.bytes)));
-                }
-            }
-        }
-        for norm in &self.group.norms {
-            let (want, bytes) = (algorithm(&self.fused, norm.bytes()), norm.bytes());
-            let found = ask(Dtype::Bf16, bytes, FusionId::ResidualRmsnorm, FusionRequest::Auto).algorithm;
-            if want.is_some() && want != found {
-                let (want, found) = (name(want), name(found));
-                return Err(failed(format!("{bytes} bytes fused: {want} was measured, {found} chosen")));
-            }
-        }
-        let fused = |bytes: u64, id: FusionId| ask(Dtype::Bf16, bytes, id, FusionRequest::Auto).fusion.is_some();
-        for (id, fusing) in &self.fusing {
-            match fusing {
-                Fusing::UpTo(limit) if !fused(*limit, *id) => {
-                    return Err(failed(format!("{limit} bytes are not fused ({id})")));
-                }
-                Fusing::Never(bytes) if fused(*bytes, *id) => {
-                    return Err(failed(format!("{bytes} bytes are fused ({id})")));
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
 }
 
 struct Writer<'a> {
@@ -319,27 +186,7 @@ impl Writer<'_> {
             FusionId::ResidualRmsnorm => "residual and norm in the sum's kernel against a kernel each, bf16",
             _ => "all in the sum's kernel against a kernel each for sum and norm, without the quantising",
         };
-        // A kernel that was compared and timed runs here, whatever the record only guessed.
-        let support = own.support.filter(|support| *support == Support::Emulated).unwrap_or(Support::Native);
-        let mut values = vec![("support", support.to_string())];
-        // A list replaces the record's, so what it said stays in it.
-        if let Some(mut sizes) = own.world_sizes.clone() {
-            let known = sizes.len();
-            sizes.extend(
-                paying.iter().map(|group| group.world_size).filter(|size| !sizes.contains(size)).collect::<Vec<_>>(),
-            );
-            sizes.sort_unstable();
-            values.extend((sizes.len() > known).then(|| ("world_sizes", format!("[{}]", join(&sizes)))));
-        }
-        if let Some(mut topologies) = own.topologies.clone() {
-            let known = topologies.len();
-            for group in &paying {
-                if !topologies.contains(&group.topology) {
-                    topologies.push(group.topology);
-                }
-            }
-            values.extend((topologies.len() > known).then(|| ("topologies", format!("[{}]", join(&topologies)))));
-        }
+        let values = replaced(own, &paying);
         for (name, value) in &values {
             let _ = writeln!(text, "    {name}: {value}");
         }
@@ -358,6 +205,32 @@ impl Writer<'_> {
             let _ = writeln!(text, "      max_message.{}: {}", group.world_size, self.evidence(kernel, note));
         }
     }
+}
+
+/// What the overlay says of a fused kernel beside its limit: the groups `paying` run it, whatever the record says.
+fn replaced(own: &Fusion, paying: &[&Group]) -> Vec<(&'static str, String)> {
+    // A kernel that was compared and timed runs here, whatever the record only guessed.
+    let support = own.support.filter(|support| *support == Support::Emulated).unwrap_or(Support::Native);
+    let mut values = vec![("support", support.to_string())];
+    // A list replaces the record's, so what it said stays in it.
+    if let Some(mut sizes) = own.world_sizes.clone() {
+        let known = sizes.len();
+        sizes.extend(
+            paying.iter().map(|group| group.world_size).filter(|size| !sizes.contains(size)).collect::<Vec<_>>(),
+        );
+        sizes.sort_unstable();
+        values.extend((sizes.len() > known).then(|| ("world_sizes", format!("[{}]", join(&sizes)))));
+    }
+    if let Some(mut topologies) = own.topologies.clone() {
+        let known = topologies.len();
+        for group in paying {
+            if !topologies.contains(&group.topology) {
+                topologies.push(group.topology);
+            }
+        }
+        values.extend((topologies.len() > known).then(|| ("topologies", format!("[{}]", join(&topologies)))));
+    }
+    values
 }
 
 /// Largest message whose time is written: steps of a few tokens send no more.
@@ -407,7 +280,7 @@ fn join<T: std::fmt::Display>(list: &[T]) -> String {
 }
 
 /// As a record writes it.
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     Size::from_bytes(bytes).map_or_else(|_| bytes.to_string(), |size| size.to_string())
 }
 

@@ -37,54 +37,9 @@ pub(super) fn read_config(path: &str, root: &Map<String, Value>) -> Result<Shape
     refuse_other_kinds(&places)?;
     refuse_quantised(&places)?;
     let mut warnings = warnings(&places)?;
-    let (layer, heads) = (&places.layer, places.layer.size("num_attention_heads", bounds::HEADS)?);
-    let hidden = layer.size("hidden_size", bounds::WIDTH)?;
-    let key_value_heads = layer.optional_size("num_key_value_heads", bounds::HEADS)?.unwrap_or(heads);
-    if !heads.is_multiple_of(key_value_heads) {
-        let message = format!("is {key_value_heads}, which does not divide `num_attention_heads`, {heads}");
-        return Err(layer.error("num_key_value_heads", message));
-    }
-    let named_head_dimension = layer.optional_size("head_dim", bounds::HEAD_WIDTH)?;
-    let bias = layer.flag("attention_bias")?.or(layer.flag("qkv_bias")?).unwrap_or(false);
-    let output_bias = layer.flag("attention_bias")?.unwrap_or(false);
-    let head_dimension = named_head_dimension.unwrap_or(hidden / heads);
-    let attention = Attention::Grouped { key_value_heads, head_dimension, query_key_norm: false, bias, output_bias };
-    let trained = layer.optional_size("max_position_embeddings", bounds::CONTEXT)?.unwrap_or(2048);
-    let rope = hugging_face::rope::read(layer, "llama", &attention, trained, &mut warnings)?;
-    let target_vocabulary = match places.top.optional_size("vocab_size", bounds::VOCABULARY)? {
-        Some(size) => size,
-        None => layer.size("vocab_size", bounds::VOCABULARY)?,
-    };
-    let vocabulary = places.size("draft_vocab_size", bounds::VOCABULARY)?.unwrap_or(target_vocabulary);
-    if vocabulary > target_vocabulary {
-        let message = format!("is {vocabulary}, more than the {target_vocabulary} tokens of the vocabulary");
-        return Err(places.top.error("draft_vocab_size", message));
-    }
+    let [vocabulary, target_vocabulary] = vocabularies(&places)?;
     Ok(Shape {
-        model: ModelConfig {
-            family: Family::Llama,
-            architecture: architecture(&places.top)?,
-            layers: 1,
-            hidden,
-            heads,
-            attention,
-            intermediate: layer.size("intermediate_size", bounds::WIDTH)?,
-            vocabulary,
-            // The head follows its target as far as that goes.
-            context: trained,
-            norm_epsilon: layer.optional_positive("rms_norm_eps")?.unwrap_or(1e-6),
-            rope,
-            activation: activation(layer)?,
-            mlp_bias: layer.flag("mlp_bias")?.unwrap_or(false),
-            tied_embeddings: false,
-            moe: None,
-            layer_kinds: vec![LayerKind::Dense],
-            dtype: "bfloat16".to_owned(),
-            quantization: None,
-            bos_token: None,
-            eos_tokens: Vec::new(),
-            unserved: Vec::new(),
-        },
+        model: layer_config(&places, vocabulary, &mut warnings)?,
         toggles: Toggles {
             norm_before_residual: places.flag("norm_before_residual")?,
             norm_before_fc: places.flag("norm_before_fc")?,
@@ -95,8 +50,72 @@ pub(super) fn read_config(path: &str, root: &Map<String, Value>) -> Result<Shape
         target_hidden: places.size("target_hidden_size", bounds::WIDTH)?,
         target_vocabulary,
         warnings,
-        named_head_dimension,
+        named_head_dimension: places.layer.optional_size("head_dim", bounds::HEAD_WIDTH)?,
     })
+}
+
+/// The head's one layer as a model of its own.
+fn layer_config(
+    places: &Places<'_>,
+    vocabulary: usize,
+    warnings: &mut Vec<String>,
+) -> Result<ModelConfig, ConfigError> {
+    let layer = &places.layer;
+    let heads = layer.size("num_attention_heads", bounds::HEADS)?;
+    let hidden = layer.size("hidden_size", bounds::WIDTH)?;
+    let attention = attention(layer, heads, hidden)?;
+    let trained = layer.optional_size("max_position_embeddings", bounds::CONTEXT)?.unwrap_or(2048);
+    let rope = hugging_face::rope::read(layer, "llama", &attention, trained, warnings)?;
+    Ok(ModelConfig {
+        family: Family::Llama,
+        architecture: architecture(&places.top)?,
+        layers: 1,
+        hidden,
+        heads,
+        attention,
+        intermediate: layer.size("intermediate_size", bounds::WIDTH)?,
+        vocabulary,
+        // The head follows its target as far as that goes.
+        context: trained,
+        norm_epsilon: layer.optional_positive("rms_norm_eps")?.unwrap_or(1e-6),
+        rope,
+        activation: activation(layer)?,
+        mlp_bias: layer.flag("mlp_bias")?.unwrap_or(false),
+        tied_embeddings: false,
+        moe: None,
+        layer_kinds: vec![LayerKind::Dense],
+        dtype: "bfloat16".to_owned(),
+        quantization: None,
+        bos_token: None,
+        eos_tokens: Vec::new(),
+        unserved: Vec::new(),
+    })
+}
+
+fn attention(layer: &Keys<'_>, heads: usize, hidden: usize) -> Result<Attention, ConfigError> {
+    let key_value_heads = layer.optional_size("num_key_value_heads", bounds::HEADS)?.unwrap_or(heads);
+    if !heads.is_multiple_of(key_value_heads) {
+        let message = format!("is {key_value_heads}, which does not divide `num_attention_heads`, {heads}");
+        return Err(layer.error("num_key_value_heads", message));
+    }
+    let head_dimension = layer.optional_size("head_dim", bounds::HEAD_WIDTH)?.unwrap_or(hidden / heads);
+    let bias = layer.flag("attention_bias")?.or(layer.flag("qkv_bias")?).unwrap_or(false);
+    let output_bias = layer.flag("attention_bias")?.unwrap_or(false);
+    Ok(Attention::Grouped { key_value_heads, head_dimension, query_key_norm: false, bias, output_bias })
+}
+
+/// Tokens that the head can draft, and those of its target.
+fn vocabularies(places: &Places<'_>) -> Result<[usize; 2], ConfigError> {
+    let target = match places.top.optional_size("vocab_size", bounds::VOCABULARY)? {
+        Some(size) => size,
+        None => places.layer.size("vocab_size", bounds::VOCABULARY)?,
+    };
+    let own = places.size("draft_vocab_size", bounds::VOCABULARY)?.unwrap_or(target);
+    if own > target {
+        let message = format!("is {own}, more than the {target} tokens of the vocabulary");
+        return Err(places.top.error("draft_vocab_size", message));
+    }
+    Ok([own, target])
 }
 
 impl Places<'_> {
@@ -128,7 +147,7 @@ impl Shape {
     pub fn set_head_dimension(&mut self, query_rows: Option<usize>) -> Result<(), String> {
         let Attention::Grouped { head_dimension, .. } = &mut self.model.attention else { return Ok(()) };
         let (Some(rows), heads) = (query_rows, self.model.heads) else {
-            return Err("has no `midlayer.self_attn.q_proj.weight`, so it is no EAGLE-3 head".to_owned());
+            return Err("has no `midlayer.self_attn.q_proj.weight`, so it is not an EAGLE-3 head".to_owned());
         };
         if !rows.is_multiple_of(2 * heads) {
             return Err(format!("has {rows} query rows, which {heads} heads cannot share in even parts"));
@@ -188,7 +207,7 @@ fn refuse_other_kinds(places: &Places) -> Result<(), ConfigError> {
     }
 }
 
-/// Draft heads are small and kept as they are: a key that says otherwise was left there by mistake, or the weights are no numbers
+/// Draft heads are small and kept as they are: a key that says otherwise was left there by mistake, or the weights are not numbers
 /// that this engine reads.
 fn refuse_quantised(places: &Places) -> Result<(), ConfigError> {
     for keys in places.all().chain([&places.layer]) {

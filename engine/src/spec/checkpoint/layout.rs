@@ -73,7 +73,7 @@ impl HeadWeights {
         }
         let needed = ["midlayer.self_attn.q_proj.weight", "midlayer.hidden_norm.weight", "fc.weight"];
         let missing: Vec<&str> = needed.into_iter().filter(|name| !self.has(name)).collect();
-        (!missing.is_empty()).then(|| format!("is no EAGLE-3 head: it has no {}", missing.join(", ")))
+        (!missing.is_empty()).then(|| format!("is not an EAGLE-3 head: it has no {}", missing.join(", ")))
     }
 
     /// What the file holds and nobody reads.

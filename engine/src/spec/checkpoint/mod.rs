@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use super::taps::{self, Taps};
 use super::vocabulary::DraftVocabulary;
-use crate::load::{LoadError, is_there, json_object, read_text};
+use crate::files::is_there;
+use crate::load::{LoadError, json_object, read_text};
 use crate::model::ModelConfig;
 use crate::weights::{OpenFile, SafetensorsWeights, WeightSource};
 
@@ -156,7 +157,7 @@ fn check_target(shape: &mut Shape, weights: &HeadWeights, target: &ModelConfig) 
 /// `fc` joins as many taps as there are, each as wide as the target.
 fn check_taps(taps: &Taps, weights: &HeadWeights, shape: &Shape, target: &ModelConfig) -> Result<(), String> {
     let Some(columns) = weights.columns("fc.weight") else {
-        return Err("has no `fc.weight`, so it is no EAGLE-3 head".to_owned());
+        return Err("has no `fc.weight`, so it is not an EAGLE-3 head".to_owned());
     };
     let (count, width) = (taps.boundaries.len(), target.hidden);
     if columns == count * width {

@@ -19,7 +19,7 @@ pub(super) fn build(parts: &Parts) -> Result<Built, TokenizerError> {
         return Err(parts.fail(message));
     };
     let merges = merges(parts)?;
-    let encoder = guard(parts.path, "is no usable tokenizer", || {
+    let encoder = guard(parts.path, "is not a usable tokenizer", || {
         let builder = BPE::builder().vocab_and_merges(parts.ids(), merges).ignore_merges(rules.whole_words_first);
         let mut encoder = tokenizers::Tokenizer::new(builder.build()?);
         if rules.composed {

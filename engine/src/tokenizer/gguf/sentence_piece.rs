@@ -16,7 +16,7 @@ pub(super) fn build(parts: &Parts) -> Result<Built, TokenizerError> {
     let space_first = parts.flag("add_space_prefix").unwrap_or(true);
     let unknown = parts.id("unknown_token_id")?.unwrap_or(0);
     let unknown = parts.tokens.get(unknown as usize).copied().unwrap_or_default().to_owned();
-    let encoder = guard(parts.path, "is no usable tokenizer", || {
+    let encoder = guard(parts.path, "is not a usable tokenizer", || {
         let builder = BPE::builder().vocab_and_merges(ids, merges).byte_fallback(true).fuse_unk(true);
         let mut encoder = tokenizers::Tokenizer::new(builder.unk_token(unknown).build()?);
         let spaces = NormalizerWrapper::Replace(Replace::new(" ", "▁")?);

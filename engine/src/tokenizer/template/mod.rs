@@ -30,7 +30,7 @@ const DEFAULT: &str = "default";
 /// ends a start, has the path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum TemplateError {
-    /// The template is no template.
+    /// The template cannot be compiled.
     #[error("{path}: chat template `{name}`: {message}")]
     Source { path: String, name: String, message: String },
     /// The template called `raise_exception`: the conversation is not one that the model understands.

@@ -15,7 +15,7 @@ use super::WeightType;
 /// Converts as many elements as `bytes` holds whole blocks of and `out` has room for.
 pub type Dequantise = fn(bytes: &[u8], out: &mut [f32]);
 
-/// The conversion of a type; `None` for integers and truth values, which are no weights.
+/// The conversion of a type; `None` for integers and truth values, which are not weights.
 pub fn dequantise(kind: WeightType) -> Option<Dequantise> {
     Some(match kind {
         WeightType::F32 => plain_f32,

@@ -72,7 +72,7 @@ impl GgufFile {
     pub fn texts(&self, key: &str) -> Result<Option<Vec<&str>>, String> {
         let Some(value) = self.metadata.get(key) else { return Ok(None) };
         let what = format!("metadata key `{key}`");
-        let texts = value.texts(self.content(), &what).ok_or_else(|| format!("{what} is no array of strings"))?;
+        let texts = value.texts(self.content(), &what).ok_or_else(|| format!("{what} is not an array of strings"))?;
         texts.collect::<Result<_, _>>().map(Some)
     }
 
@@ -80,7 +80,8 @@ impl GgufFile {
     pub fn numbers(&self, key: &str) -> Result<Option<Vec<f64>>, String> {
         let Some(value) = self.metadata.get(key) else { return Ok(None) };
         let what = format!("metadata key `{key}`");
-        let numbers = value.numbers(self.content(), &what).ok_or_else(|| format!("{what} is no array of numbers"))?;
+        let numbers =
+            value.numbers(self.content(), &what).ok_or_else(|| format!("{what} is not an array of numbers"))?;
         numbers.collect::<Result<_, _>>().map(Some)
     }
 
@@ -104,7 +105,7 @@ impl GgufFile {
 fn check_version(cursor: &mut Cursor) -> Result<(), String> {
     let magic = cursor.take(4, "the magic number")?;
     if magic != b"GGUF" {
-        return Err(format!("starts with the bytes {magic:02x?}, not with \"GGUF\": it is no GGUF file"));
+        return Err(format!("starts with the bytes {magic:02x?}, not with \"GGUF\": it is not a GGUF file"));
     }
     match cursor.u32("the version")? {
         2 | 3 => Ok(()),
@@ -172,13 +173,13 @@ impl<'a> Info<'a> {
         })?;
         let size = kind.size(shape).ok_or_else(|| {
             format!(
-                "tensor `{name}` has shape {shape:?}, which is no whole number of {} blocks or overflows",
+                "tensor `{name}` has shape {shape:?}, which is not a whole number of {} blocks or overflows",
                 kind.name
             )
         })?;
         if !offset.is_multiple_of(alignment as u64) {
             return Err(format!(
-                "tensor `{name}` has the offset {offset}, which is no multiple of the alignment {alignment}"
+                "tensor `{name}` has the offset {offset}, which is not a multiple of the alignment {alignment}"
             ));
         }
         let start = usize::try_from(*offset).ok().and_then(|offset| offset.checked_add(data));

@@ -11,7 +11,7 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// Bytes of a tensor. `None` where the last dimension is no whole number of blocks or the size overflows.
+    /// Bytes of a tensor. `None` where the last dimension is not a whole number of blocks or the size overflows.
     pub fn size(&self, shape: &[usize]) -> Option<usize> {
         let elements = shape.iter().try_fold(1usize, |product, side| product.checked_mul(*side))?;
         let row = shape.last().copied().unwrap_or(1);

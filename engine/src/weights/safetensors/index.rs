@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 
 use super::{NESTED, add_file};
-use crate::load::{LARGEST_TEXT, read_bounded, read_json};
+use crate::files::{LARGEST_TEXT, read_bounded, read_json};
 use crate::weights::bytes::open;
 use crate::weights::table::{Stored, Table, missing};
 use crate::weights::{OpenFile, WeightError};
@@ -20,14 +20,14 @@ struct Index {
 pub(super) fn open_shards(path: &Path, opener: OpenFile) -> Result<Table, WeightError> {
     let fail = |message: String| WeightError::File { path: path.display().to_string(), message };
     let text = read_bounded(path, LARGEST_TEXT).map_err(|error| fail(format!("cannot be read: {error}")))?;
-    let index: Index = read_json(&text).map_err(|error| fail(format!("is no index of shards: {error}")))?;
+    let index: Index = read_json(&text).map_err(|error| fail(format!("is not an index of shards: {error}")))?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let mut table = Table::default();
     let mut shards: IndexMap<&str, IndexMap<String, Stored>> = IndexMap::new();
     for (name, shard) in &index.weight_map {
         if !shards.contains_key(&**shard) {
             let file = shard_path(folder, shard).ok_or_else(|| {
-                fail(format!("tensor `{name}` lies in \"{shard}\", which is no name of a file in this folder"))
+                fail(format!("tensor `{name}` lies in \"{shard}\", which is not a name of a file in this folder"))
             })?;
             let content = open(&file, opener)?;
             shards.insert(shard, add_file(&mut table, &file.display().to_string(), content)?);

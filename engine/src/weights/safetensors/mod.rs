@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 use super::bytes::open;
 use super::table::{Stored, Table};
 use super::{FileBytes, OpenFile, TensorInfo, TensorView, WeightError, WeightSource};
-use crate::load::is_there;
+use crate::files::is_there;
 
 /// The prefix under which multimodal checkpoints keep their language model.
 const NESTED: &str = "language_model.";

@@ -25,7 +25,7 @@ pub struct Options {
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Edit,
-    /// The gap is mended already, or there never was one.
+    /// The gap is fixed already, or there never was one.
     NothingToDo,
     /// Not asked for.
     LeftAlone,
@@ -223,7 +223,7 @@ fn lead(all: &mut [Decided], (first, second): (usize, usize), finding: &Finding,
         all[second].step.verdict = Verdict::Edit;
         all[second].step.reasons = vec![Reason::new(format!("{lead}, which would crash without a row"), place)];
     } else {
-        let what = if crash { "would crash and cannot be mended with it" } else { "cannot be judged" };
+        let what = if crash { "would crash and cannot be fixed with it" } else { "cannot be judged" };
         all[first].step.verdict = Verdict::Refused;
         all[first].step.reasons.push(Reason::new(format!("{lead}, which {what}"), place));
     }

@@ -48,7 +48,7 @@ pub struct Entry {
 pub enum ReceiptError {
     #[error("{path}: {cause}")]
     Io { path: String, cause: std::io::Error },
-    #[error("{path}: is no record of an edit ({why}); the originals lie beside it")]
+    #[error("{path}: is not a record of an edit ({why}); the originals lie beside it")]
     Broken { path: String, why: String },
     #[error("{path}: the original is not what the record says it was; reinstall the package to have it back")]
     Original { path: String },
@@ -90,7 +90,7 @@ impl Store {
         let digits = |sum: &String| sum.len() == 64 && sum.bytes().all(|byte| byte.is_ascii_hexdigit());
         for entry in &receipt.files {
             if let Some(sum) = entry.written.iter().chain([&entry.original]).find(|sum| !digits(sum)) {
-                return Err(broken(format!("`{sum}` is no checksum")));
+                return Err(broken(format!("`{sum}` is not a checksum")));
             }
         }
         Ok(Some(receipt))

@@ -98,7 +98,7 @@ fn pairs(dictionary: Node<'_>) -> Vec<Node<'_>> {
 }
 
 fn field<'a>(source: &Source, pair: Node<'a>, name: &str) -> Result<Node<'a>, SourceError> {
-    pair.child_by_field_name(name).ok_or_else(|| source.shape(pair, "is no `key: value` pair"))
+    pair.child_by_field_name(name).ok_or_else(|| source.shape(pair, "is not a `key: value` pair"))
 }
 
 /// The comma behind a row. Comments may stand between.

@@ -102,7 +102,7 @@ fn a_table_that_is_not_written_out_is_not_edited() {
     for (text, why) in [
         ("T = {}\n", "is empty"),
         ("A = {9: {2: 1}}\nT = A\n", "not written out"),
-        ("T = dict()\n", "no constant"),
+        ("T = dict()\n", "not a constant"),
         ("T = {9: {2: 1}}\nT = {9: {2: 2}}\n", "more than once"),
     ] {
         let source = Source::parse("table.py", text.as_bytes().to_vec()).unwrap();

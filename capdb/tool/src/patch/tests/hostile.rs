@@ -26,13 +26,13 @@ fn broken_sources_are_not_edited() {
     let wide = format!("{SIZES}# \u{e9}\n").chars().map(|c| c as u8).collect::<Vec<u8>>();
     let utf16: Vec<u8> = SIZES.encode_utf16().flat_map(u16::to_le_bytes).collect();
     let cases: [(&[u8], &str); 8] = [
-        (&SIZES.as_bytes()[..SIZES.len() - 3], "no valid Python"),
-        (b"TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES = {9: {2: 1},\n", "no valid Python"),
+        (&SIZES.as_bytes()[..SIZES.len() - 3], "not valid Python"),
+        (b"TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES = {9: {2: 1},\n", "not valid Python"),
         (&wide, "not UTF-8"),
-        (&utf16, "no valid Python"),
+        (&utf16, "not valid Python"),
         (b"# -*- coding: shift_jis -*-\nTORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES = {9: {2: 1}}\n", "shift_jis"),
         (b"", "is not assigned"),
-        (b"\0\0\0\0", "no valid Python"),
+        (b"\0\0\0\0", "not valid Python"),
         (&huge, "more than"),
     ];
     for (bytes, why) in cases {
@@ -68,7 +68,7 @@ fn links_and_things_that_are_no_files_are_not_edited() {
     let it = Installation::new("0.5.15", GUARDED);
     std::fs::remove_file(it.path().join(UTILS)).unwrap();
     std::fs::create_dir(it.path().join(UTILS)).unwrap();
-    refused(&it, "no plain file");
+    refused(&it, "not a plain file");
     std::fs::remove_dir(it.path().join(UTILS)).unwrap();
     symlink(UTILS, it.path().join(UTILS)).unwrap();
     assert!(it.plan("b200", &Options::default()).unwrap().files.is_empty(), "a link in a circle");
@@ -78,8 +78,8 @@ fn links_and_things_that_are_no_files_are_not_edited() {
 fn a_name_that_is_hidden_from_the_parser_is_not_edited() {
     for (text, why) in [
         ("exec('TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES = {9: {2: 1}}')\n", "is not assigned"),
-        ("TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES = {**BASE}\n", "no `key: value` pair"),
-        ("TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES = {k: {2: 1} for k in (9, 10)}\n", "no constant"),
+        ("TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES = {**BASE}\n", "not a `key: value` pair"),
+        ("TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES = {k: {2: 1} for k in (9, 10)}\n", "not a constant"),
     ] {
         let it = Installation::new("0.5.15", GUARDED);
         it.write(UTILS, text.as_bytes());

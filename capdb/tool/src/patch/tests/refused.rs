@@ -65,7 +65,7 @@ fn unknown_releases_shapes_and_places_are_not_guessed() {
     it.write(SYMM, GUARDED.replace("sizes is None", "not sizes").as_bytes());
     let plan = it.plan("b200", &Options::default()).unwrap();
     assert_eq!((plan.exit_code(), plan.files.len()), (2, 0), "{:?}", plan.steps);
-    // A gate without a helper for the major is no small edit.
+    // A gate without a helper for the major is not a small edit.
     let gate = "sglang-fusion-gate-communicator".to_owned();
     let options = Options { only: vec![gate], force: true, allow_guessed: true };
     let error = Installation::new("0.5.15", GUARDED).plan("rtx-pro-6000", &options).unwrap_err();
@@ -169,7 +169,7 @@ fn two_at_a_time_are_one_too_many() {
     assert!(carry_out(&it.release(), &plan).unwrap().written);
 }
 
-/// Opening one to write waits for a reader, for ever.
+/// Opening one to write waits for a reader, forever.
 #[test]
 fn a_pipe_in_the_place_of_the_lock_is_refused() {
     let it = Installation::new("0.5.15", GUARDED);

@@ -76,10 +76,10 @@ fn a_damaged_record_or_original_restores_nothing() {
     let record = format!("{FOLDER}/sglang/receipt.json");
     let good = it.text(&record);
     for (bad, why) in [
-        (good[..40].to_owned(), "no record of an edit"),
+        (good[..40].to_owned(), "not a record of an edit"),
         (good.replace("patch-receipt/1", "patch-receipt/9"), "its schema is"),
         (good.replace(UTILS, "../../../../../etc/hostname"), "symbolic link"),
-        (good.replace("\"original\": \"", "\"original\": \"../"), "no checksum"),
+        (good.replace("\"original\": \"", "\"original\": \"../"), "not a checksum"),
     ] {
         it.write(&record, bad.as_bytes());
         let before = it.files();

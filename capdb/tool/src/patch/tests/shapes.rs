@@ -71,10 +71,10 @@ fn hostile_tables_cannot_be_told_and_say_why() {
     let deep = format!("TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES = {{9: {}1{}}}\n", "(".repeat(3000), ")".repeat(3000));
     let huge = vec![b'#'; (4 << 20) + 1];
     let cases: [(&[u8], &str); 10] = [
-        (&SIZES.as_bytes()[..60], "no valid Python"),
-        (b"def broken(:\n", "no valid Python"),
-        (b"TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES = load()\n", "no constant"),
-        (b"TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES = {9: {2: 1}, 9: {2: 2}}\n", "stands twice"),
+        (&SIZES.as_bytes()[..60], "not valid Python"),
+        (b"def broken(:\n", "not valid Python"),
+        (b"TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES = load()\n", "not a constant"),
+        (b"TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES = {9: {2: 1}, 9: {2: 2}}\n", "appears twice"),
         (b"A = B\nB = A\nTORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES = {9: {2: A}}\n", "nested too deeply"),
         (b"# coding: latin-1\nX = 1\n", "latin-1"),
         (b"X = '\xff'\n", "not UTF-8"),

@@ -68,7 +68,7 @@ fn merge(value: &mut Map<String, Value>, reading: &Value) {
     }
 }
 
-/// The database says so itself, whoever it cites.
+/// The database says so itself, whichever source it cites.
 pub fn is_ours(arch: &Arch, block: &str, value: &Value) -> bool {
     let field = |(name, value): (&String, &Value)| {
         let ours = arch.resolved.value.pointer(&format!("/{}/{name}", block.replace('.', "/")));

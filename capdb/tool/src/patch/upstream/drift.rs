@@ -103,7 +103,7 @@ fn entries(release: &Release, record: &PatchRecord) -> Result<Entries, SourceErr
         let at = |line: usize| format!("{}:{line}", shape.file);
         if shape.key == PatchKey::CapabilityRanksNodes {
             let (value, node) = source.constant(shape.class.as_deref(), &shape.name)?;
-            let Literal::Mapping(rows) = value else { return Err(source.shape(node, "is no dictionary")) };
+            let Literal::Mapping(rows) = value else { return Err(source.shape(node, "is not a dictionary")) };
             let row = |(key, value, line): (Literal, Literal, usize)| {
                 (key.to_string(), Entry { value: format!("{value} MiB"), at: at(line) })
             };

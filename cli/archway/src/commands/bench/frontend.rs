@@ -132,7 +132,7 @@ async fn read_answer(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<()>
             bail!("the server closed the connection");
         }
         let Some(head) = buffer.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
-        let text = std::str::from_utf8(&buffer[..head]).context("the response's head is no text")?;
+        let text = std::str::from_utf8(&buffer[..head]).context("the response's head is not text")?;
         let length = content_length(text).context("the response has no content length")?;
         if buffer.len() < head + 4 + length {
             continue;

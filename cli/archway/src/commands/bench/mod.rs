@@ -48,7 +48,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
 }
 
-/// A model for measurements with random prompts. Their seed is `--seed`, so where weights are read it is no idle flag.
+/// A model for measurements with random prompts. Their seed is `--seed`, so where weights are read it is not an idle flag.
 fn prepare(flags: &Options) -> Result<Prepared> {
     let mut options = resolve_alone(flags)?;
     if options.load_format != Some(LoadFormat::Dummy) {

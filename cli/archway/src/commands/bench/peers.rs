@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use engine::load::read_bounded_text;
+use engine::files::read_bounded_text;
 use serde::{Deserialize, Serialize};
 
 /// What the script wrote. Times in microseconds, as a graph of many calls, the slowest rank's median.

@@ -130,7 +130,7 @@ async fn target(arguments: &Arguments) -> Result<(Target, u32)> {
         }
         let response = request.send().await.with_context(|| format!("{base} cannot be reached"))?;
         let response = response.error_for_status().with_context(|| format!("{base}{path} was refused"))?;
-        response.json().await.with_context(|| format!("{base}{path} is no JSON"))
+        response.json().await.with_context(|| format!("{base}{path} is not JSON"))
     };
     let model = match &arguments.model {
         Some(model) => model.clone(),

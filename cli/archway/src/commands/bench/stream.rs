@@ -77,7 +77,7 @@ impl Reader {
             let Some(data) = event.strip_prefix(b"data: ") else { continue };
             let data = data.trim_ascii();
             if data != b"[DONE]" {
-                self.event(&serde_json::from_slice(data).context("an event is no JSON")?)?;
+                self.event(&serde_json::from_slice(data).context("an event is not JSON")?)?;
             }
         }
         Ok(())

@@ -15,7 +15,7 @@ use clap::Subcommand;
 
 use crate::source::Source;
 
-/// Find what an installed SGLang or vLLM does not know about a GPU, and mend it.
+/// Find what an installed SGLang or vLLM does not know about a GPU, and fix it.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:

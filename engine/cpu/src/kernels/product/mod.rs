@@ -137,7 +137,7 @@ impl<K: Kernel> Product<'_, K> {
     }
 }
 
-/// Runs in one thread: whoever makes the work gives each panel's columns of a group to one work, and keeps the output
+/// Runs in one thread: the code that makes the work gives each panel's columns of a group to one work, and keeps the output
 /// borrowed until the work is done.
 impl<K: Kernel> Work for Product<'_, K> {
     type Output = ();

@@ -5,7 +5,7 @@ use engine_gpu::kernels::{self, Angles, Attend, AttentionSpace, CachePlace, Fres
 use engine_gpu::step::{AttentionGeometry, PAGE, StepCapacity, StepImage, StepLayout};
 
 use super::{Peak, time};
-use crate::rig::{Failure, Rig, launched};
+use crate::rig::{Failure, Memory, Rig, launched};
 
 /// Heads of a model; `fresh`: attention rotates and appends the step's rows.
 #[derive(Clone, Copy)]
@@ -47,6 +47,53 @@ pub fn run(rig: &mut Rig, peak: Peak) -> Result<(), Failure> {
     Ok(())
 }
 
+/// `sequences` of `rows` new rows each, behind `context` positions.
+fn step([sequences, rows, context]: [usize; 3]) -> StepInput {
+    let pages_each = (context + rows).div_ceil(PAGE);
+    let mut step = StepInput::default();
+    for sequence in 0..sequences {
+        let pages = sequence * pages_each..(sequence + 1) * pages_each;
+        step.segments.push(Segment { first_row: sequence * rows, rows, start: context, pages, tree: None });
+        step.positions.extend((context..context + rows).map(|position| position as u32));
+    }
+    step.tokens.resize(sequences * rows, 0);
+    step.pages.extend(0..(sequences * pages_each) as u32);
+    step
+}
+
+/// A step's arrays on the device.
+struct Uploaded {
+    image: StepImage,
+    layout: StepLayout,
+    memory: Memory,
+}
+
+fn upload(rig: &Rig, geometry: &AttentionGeometry, step: &StepInput) -> Result<Uploaded, Failure> {
+    let rows = step.rows();
+    let limits = StepLimits { rows, segments: step.segments.len(), pages: step.pages.len(), mask_words: 0 };
+    let layout = StepLayout::new(StepCapacity::new(&limits, geometry));
+    let mut image = StepImage::new(layout, *geometry);
+    image.fill(step, rows)?;
+    let mut words = image.words().to_vec();
+    words.resize(layout.words(), 0);
+    let memory = rig.upload(&words)?;
+    Ok(Uploaded { image, layout, memory })
+}
+
+impl Heads {
+    /// Rotation of all columns by `angles`, and where keys and values stand in a row; none if rows are appended already.
+    fn fresh(self, angles: &Memory) -> Option<Fresh> {
+        let Self { queries, cached, width, fresh } = self;
+        let (cosines, sines) = (angles.address, angles.address);
+        fresh.then(|| Fresh {
+            angles: Angles { cosines, sines, pairs: width as u32 / 2, interleaved: 0 },
+            norm: HeadNorm::default(),
+            key_offset: (queries * width) as u32,
+            value_offset: ((queries + cached) * width) as u32,
+        })
+    }
+}
+
 fn one(
     rig: &mut Rig,
     peak: Peak,
@@ -57,26 +104,12 @@ fn one(
     let Heads { queries, cached, width, .. } = heads;
     let groups = HeadGroups { query_heads: queries, group: queries / cached, offset: 0 };
     let geometry = AttentionGeometry::new(&groups, cached, rig.gpu.multiprocessors as usize);
-    let pages_each = (context + rows).div_ceil(PAGE);
-    let mut step = StepInput::default();
-    for sequence in 0..sequences {
-        let pages = sequence * pages_each..(sequence + 1) * pages_each;
-        step.segments.push(Segment { first_row: sequence * rows, rows, start: context, pages, tree: None });
-        step.positions.extend((context..context + rows).map(|position| position as u32));
-    }
-    let total_rows = sequences * rows;
-    step.tokens.resize(total_rows, 0);
-    step.pages.extend(0..(sequences * pages_each) as u32);
-    let limits = StepLimits { rows: total_rows, segments: sequences, pages: step.pages.len(), mask_words: 0 };
-    let layout = StepLayout::new(StepCapacity::new(&limits, &geometry));
-    let mut image = StepImage::new(layout, geometry);
-    image.fill(&step, total_rows)?;
-    let mut words = image.words().to_vec();
-    words.resize(layout.words(), 0);
-    let device_step = rig.upload(&words)?;
+    let step = step([sequences, rows, context]);
+    let total_rows = step.rows();
+    let uploaded = upload(rig, &geometry, &step)?;
     let row = (queries + 2 * cached) * width;
     let source = rig.random_bf16(total_rows * row)?;
-    let elements = sequences * pages_each * cached * PAGE * width;
+    let elements = step.pages.len() * cached * PAGE * width;
     let random = rig.random.bf16(elements);
     let caches =
         (0..LAYERS).map(|_| Ok((rig.upload(&random)?, rig.upload(&random)?))).collect::<Result<Vec<_>, Failure>>()?;
@@ -84,31 +117,21 @@ fn one(
     let workspace = rig.poisoned(AttentionSpace::workspace_bytes(&geometry, total_rows, width))?;
     let arrivals = rig.filled(AttentionSpace::arrivals_bytes(&geometry, total_rows), 0)?;
     let angles = rig.random_f32((context + rows) * width / 2)?;
-    let (cosines, sines) = (angles.address, angles.address);
-    let fresh = heads.fresh.then(|| Fresh {
-        angles: Angles { cosines, sines, pairs: width as u32 / 2, interleaved: 0 },
-        norm: HeadNorm::default(),
-        key_offset: (queries * width) as u32,
-        value_offset: ((queries + cached) * width) as u32,
-    });
+    let fresh = heads.fresh(&angles);
     let passes = geometry.near(&step, total_rows);
     let near = if passes.one_row { Some(Near::OneRow) } else { passes.rows.then_some(Near::Rows) };
+    let (heads, padded) = (cached as u32, width as u32);
     let microseconds = time(rig, LAYERS, |layer| {
-        let (keys, values) = &caches[layer];
+        let (keys, values) = (caches[layer].0.address, caches[layer].1.address);
         let attend = Attend {
-            step: layout.addresses(device_step.address),
+            step: uploaded.layout.addresses(uploaded.memory.address),
             geometry,
             rows: total_rows as u32,
-            whole_items: image.whole_items() as u32,
+            whole_items: uploaded.image.whole_items() as u32,
             source: source.address,
             query: Blocks { row, offset: 0, count: queries, stride: width, width },
             groups,
-            cache: CachePlace {
-                keys: keys.address,
-                values: values.address,
-                heads: cached as u32,
-                padded: width as u32,
-            },
+            cache: CachePlace { keys, values, heads, padded },
             scale: (width as f32).sqrt().recip(),
             output: output.address,
             space: AttentionSpace { workspace: workspace.address, arrivals: arrivals.address },

@@ -12,6 +12,8 @@ use crate::rig::{Failure, Memory, Rig, launched};
 
 /// Weights of the softmax are rounded to bf16 before they meet the values, and so is the output.
 const TOLERANCE: f64 = 6e-3;
+/// Factor of the scores.
+const SCALE: f32 = 0.3;
 /// A prime, and enough for the longest sequence.
 pub const PAGES: usize = 331;
 
@@ -154,65 +156,92 @@ fn compare(
         CachePlace { keys: keys.address, values: values.address, heads: heads.cached as u32, padded: padded as u32 };
     let layout = CacheLayout::KeyValue { heads: heads.cached, head_dimension: heads.width };
     let shape = CacheShape { layers: 1, pages: PAGES, page_size: PAGE, layout };
-    let mut oracle = KeyValueCache::new(&shape, CacheElement::F32).expect("a cache of keys and values");
+    let mut reference = KeyValueCache::new(&shape, CacheElement::F32).expect("a cache of keys and values");
 
     for input in [&before, &step].into_iter().filter(|input| input.rows() > 0) {
         let source = rig.random.bf16(input.rows() * heads.row());
-        oracle.append(0, input, &floats(&source), heads.columns());
+        reference.append(0, input, &floats(&source), heads.columns());
         // Two rows of padding.
         let padded_source: Vec<bf16> = source.iter().copied().chain(vec![bf16::NAN; 2 * heads.row()]).collect();
         let (device_source, uploaded) = (rig.upload(&padded_source)?, upload(rig, &geometry, input)?);
         append(rig, heads, cache, &device_source, &uploaded, input.rows())?;
-        if !std::ptr::eq(input, &step) {
-            continue;
+        if std::ptr::eq(input, &step) {
+            let (step, source) = (&step, &floats(&source));
+            let filled =
+                Filled { heads, geometry, cache, reference: &reference, step, source, device_source, uploaded };
+            filled.compare(rig, report, compute, &format!("{heads:?} {sequences:?}"))?;
         }
-        let rows = input.rows() + 2;
-        let output = rig.poisoned(input.rows() * heads.query * heads.width * 2)?;
-        let workspace = rig.poisoned(AttentionSpace::workspace_bytes(&geometry, rows, padded))?;
-        let arrivals = rig.filled(AttentionSpace::arrivals_bytes(&geometry, rows), 0)?;
+    }
+    Ok(())
+}
+
+/// A cache that holds everything up to the end of a step, on both sides, and the step's rows.
+struct Filled<'a> {
+    heads: Heads,
+    geometry: AttentionGeometry,
+    cache: CachePlace,
+    reference: &'a KeyValueCache,
+    step: &'a StepInput,
+    source: &'a [f32],
+    device_source: Memory,
+    uploaded: Uploaded,
+}
+
+impl Filled<'_> {
+    fn compare(&self, rig: &Rig, report: &mut Report, compute: &Compute, case: &str) -> Result<(), Failure> {
+        let heads = self.heads;
+        // Two rows of padding.
+        let (elements, rows) = (self.step.rows() * heads.query * heads.width, self.step.rows() + 2);
+        let output = rig.poisoned(elements * 2)?;
+        let padded = self.cache.padded as usize;
+        let workspace = rig.poisoned(AttentionSpace::workspace_bytes(&self.geometry, rows, padded))?;
+        let arrivals = rig.filled(AttentionSpace::arrivals_bytes(&self.geometry, rows), 0)?;
         let attend = Attend {
-            step: uploaded.layout.addresses(uploaded.memory.address),
-            geometry,
+            step: self.uploaded.layout.addresses(self.uploaded.memory.address),
+            geometry: self.geometry,
             rows: rows as u32,
-            whole_items: uploaded.image.whole_items() as u32,
-            source: device_source.address,
+            whole_items: self.uploaded.image.whole_items() as u32,
+            source: self.device_source.address,
             query: heads.blocks(0, heads.query),
             groups: heads.groups(),
-            cache,
-            scale: 0.3,
+            cache: self.cache,
+            scale: SCALE,
             output: output.address,
             space: AttentionSpace { workspace: workspace.address, arrivals: arrivals.address },
             fresh: None,
             near: None,
         };
-        let mut expected = vec![0.0; input.rows() * heads.query * heads.width];
-        let attention = Attention {
-            step: input,
-            source: &floats(&source),
-            query: heads.blocks(0, heads.query),
-            groups: heads.groups(),
-            scale: 0.3,
-            cache: &oracle,
-            layer: 0,
-        };
-        compute.attend(&attention, &mut expected);
-        let case = format!("{heads:?} {sequences:?}");
+        let mut expected = vec![0.0; elements];
+        compute.attend(&self.attention(), &mut expected);
         let mut first = Vec::new();
         // The second run finds what the first left in the workspace.
         for run in 0..2 {
             // SAFETY: the buffers above are as large as the arguments say.
             launched(unsafe { kernels::attend(&rig.launcher, &rig.kernels, &attend) })?;
             let actual = output.read::<bf16>()?;
-            report.near_bf16("attend", &case, &actual, &expected, TOLERANCE);
+            report.near_bf16("attend", case, &actual, &expected, TOLERANCE);
             if run == 1 {
-                report.equal("attend, twice", &case, &actual, &first);
+                report.equal("attend, twice", case, &actual, &first);
             }
             first = actual;
         }
         let zeros = arrivals.read::<u32>()?;
-        report.equal("attend arrivals", &case, &zeros, &vec![0; zeros.len()]);
+        report.equal("attend arrivals", case, &zeros, &vec![0; zeros.len()]);
+        Ok(())
     }
-    Ok(())
+
+    /// The same for the CPU.
+    fn attention(&self) -> Attention<'_> {
+        Attention {
+            step: self.step,
+            source: self.source,
+            query: self.heads.blocks(0, self.heads.query),
+            groups: self.heads.groups(),
+            scale: SCALE,
+            cache: self.reference,
+            layer: 0,
+        }
+    }
 }
 
 fn append(

@@ -148,6 +148,14 @@ impl Side {
     }
 }
 
+/// A step of `sequences`, on both sides.
+struct Step {
+    heads: Heads,
+    geometry: AttentionGeometry,
+    input: StepInput,
+    uploaded: Uploaded,
+}
+
 fn compare(
     rig: &mut Rig,
     report: &mut Report,
@@ -156,48 +164,30 @@ fn compare(
     cache: &[Vec<bf16>; 2],
     sequences: &[Sequence],
 ) -> Result<(), Failure> {
-    let (step, _) = input(&mut rig.random, sequences);
-    let geometry = AttentionGeometry::new(&heads.groups(), heads.cached, rig.gpu.multiprocessors as usize);
-    let uploaded = upload(rig, &geometry, &step)?;
-    if uploaded.image.whole_items() > 0 {
+    let step = Step::new(rig, heads, sequences)?;
+    if step.uploaded.image.whole_items() > 0 {
         return Ok(());
     }
-    let source = rig.random.bf16((step.rows() + 2) * heads.row());
+    let rows = step.input.rows();
+    let source = rig.random.bf16((rows + 2) * heads.row());
     let mut cache = cache.clone();
-    cache.iter_mut().for_each(|side| poison(side, heads, &step));
-    let cache = &cache;
+    cache.iter_mut().for_each(|side| poison(side, heads, &step.input));
     let weights = [rig.random_f32(heads.width)?, rig.random_f32(heads.width)?];
-    let norm = if turn.normed {
-        HeadNorm { query: weights[0].address, key: weights[1].address, epsilon: EPSILON, reserved: 0 }
-    } else {
-        HeadNorm::default()
-    };
-    let fresh = Fresh {
-        angles: Angles {
-            cosines: tables.cosines.address,
-            sines: tables.sines.address,
-            pairs: turn.pairs as u32,
-            interleaved: u32::from(turn.interleaved),
-        },
-        norm,
-        key_offset: (heads.query * heads.width) as u32,
-        value_offset: ((heads.query + heads.cached) * heads.width) as u32,
-    };
-    let elements = step.rows() * heads.query * heads.width;
-    let (apart, fused) = (Side::new(rig, &source, cache, elements)?, Side::new(rig, &source, cache, elements)?);
-    rotate_append(rig, heads, &fresh, &apart, &uploaded, step.rows())?;
-    attend(rig, heads, &geometry, (None, None), &apart, &uploaded, step.rows() + 2)?;
-    attend(rig, heads, &geometry, (Some(fresh), None), &fused, &uploaded, step.rows() + 2)?;
+    let fresh = turn.fresh(heads, tables, &weights);
+    let side = |rig: &Rig| Side::new(rig, &source, &cache, rows * heads.query * heads.width);
+    let (apart, fused) = (side(rig)?, side(rig)?);
+    step.rotate_append(rig, &fresh, &apart)?;
+    step.attend(rig, (None, None), &apart, rows + 2)?;
+    step.attend(rig, (Some(fresh), None), &fused, rows + 2)?;
     let (apart, fused) = (apart.read()?, fused.read()?);
     for (which, name) in ["fresh output", "fresh keys", "fresh values"].into_iter().enumerate() {
         report.equal(name, &format!("{heads:?} {turn:?} {sequences:?}"), &fused[which], &apart[which]);
     }
     // Rows of padding are part of what is launched.
-    let padded = if step.rows() > MOST_ROWS { step.rows() + 2 } else { (step.rows() + 2).min(MOST_ROWS) };
-    let passes = geometry.near(&step, padded);
-    for near in [passes.one_row.then_some(Near::OneRow), passes.rows.then_some(Near::Rows)].into_iter().flatten() {
-        let side = Side::new(rig, &source, cache, elements)?;
-        attend(rig, heads, &geometry, (Some(fresh), Some(near)), &side, &uploaded, padded)?;
+    let padded = if rows > MOST_ROWS { rows + 2 } else { (rows + 2).min(MOST_ROWS) };
+    for near in step.near(padded) {
+        let side = side(rig)?;
+        step.attend(rig, (Some(fresh), Some(near)), &side, padded)?;
         let side = side.read()?;
         let case = format!("{near:?} {heads:?} {turn:?} {sequences:?}");
         // Norms and weighted sums are added up in another order.
@@ -208,7 +198,20 @@ fn compare(
     Ok(())
 }
 
-/// What nobody writes is no number: positions behind the ends of sequences, in pages that they have.
+impl Turn {
+    fn fresh(self, heads: Heads, tables: &Tables, [query, key]: &[Memory; 2]) -> Fresh {
+        let (pairs, interleaved) = (self.pairs as u32, u32::from(self.interleaved));
+        let norm = HeadNorm { query: query.address, key: key.address, epsilon: EPSILON, reserved: 0 };
+        Fresh {
+            angles: Angles { cosines: tables.cosines.address, sines: tables.sines.address, pairs, interleaved },
+            norm: if self.normed { norm } else { HeadNorm::default() },
+            key_offset: (heads.query * heads.width) as u32,
+            value_offset: ((heads.query + heads.cached) * heads.width) as u32,
+        }
+    }
+}
+
+/// What nobody writes is not a number: positions behind the ends of sequences, in pages that they have.
 fn poison(cache: &mut [bf16], heads: Heads, step: &StepInput) {
     let padded = heads.width.next_multiple_of(16);
     for segment in &step.segments {
@@ -230,59 +233,65 @@ fn values(bits: &[u16]) -> Vec<f32> {
     bits.iter().map(|bits| bf16::from_bits(*bits).to_f32()).collect()
 }
 
-fn rotate_append(
-    rig: &Rig,
-    heads: Heads,
-    fresh: &Fresh,
-    side: &Side,
-    step: &Uploaded,
-    rows: usize,
-) -> Result<(), Failure> {
-    let addresses = step.layout.addresses(step.memory.address);
-    let arguments = RotateAppend {
-        positions: addresses.positions,
-        slots: addresses.slots,
-        angles: fresh.angles,
-        buffer: side.source.address,
-        cache: side.place(heads),
-        norm: fresh.norm,
-        query_heads: heads.query as u32,
-        width: heads.width as u32,
-        rows: rows as u32 + 2,
-        reserved: 0,
-    };
-    // SAFETY: the source has two rows of padding, whose slots are none.
-    launched(unsafe { kernels::rotate_append(&rig.launcher, &rig.kernels, &arguments) })
-}
+impl Step {
+    fn new(rig: &mut Rig, heads: Heads, sequences: &[Sequence]) -> Result<Self, Failure> {
+        let (input, _) = input(&mut rig.random, sequences);
+        let geometry = AttentionGeometry::new(&heads.groups(), heads.cached, rig.gpu.multiprocessors as usize);
+        let uploaded = upload(rig, &geometry, &input)?;
+        Ok(Self { heads, geometry, input, uploaded })
+    }
 
-fn attend(
-    rig: &Rig,
-    heads: Heads,
-    geometry: &AttentionGeometry,
-    (fresh, near): (Option<Fresh>, Option<Near>),
-    side: &Side,
-    step: &Uploaded,
-    rows: usize,
-) -> Result<(), Failure> {
-    let padded = heads.width.next_multiple_of(16);
-    let workspace = rig.poisoned(AttentionSpace::workspace_bytes(geometry, rows, padded))?;
-    let arrivals = rig.filled(AttentionSpace::arrivals_bytes(geometry, rows), 0)?;
-    let attend = Attend {
-        step: step.layout.addresses(step.memory.address),
-        geometry: *geometry,
-        rows: rows as u32,
-        whole_items: 0,
-        source: side.source.address,
-        query: heads.blocks(0, heads.query),
-        groups: heads.groups(),
-        cache: side.place(heads),
-        scale: 0.3,
-        output: side.output.address,
-        space: AttentionSpace { workspace: workspace.address, arrivals: arrivals.address },
-        fresh,
-        near,
-    };
-    // SAFETY: the buffers above are as large as the arguments say, and live until the device is done.
-    launched(unsafe { kernels::attend(&rig.launcher, &rig.kernels, &attend) })?;
-    Ok(rig.gpu.context.synchronize()?)
+    /// The kernels for short contexts that take a pass of so many rows, padding included.
+    fn near(&self, padded: usize) -> impl Iterator<Item = Near> {
+        let passes = self.geometry.near(&self.input, padded);
+        [passes.one_row.then_some(Near::OneRow), passes.rows.then_some(Near::Rows)].into_iter().flatten()
+    }
+
+    fn rotate_append(&self, rig: &Rig, fresh: &Fresh, side: &Side) -> Result<(), Failure> {
+        let addresses = self.uploaded.layout.addresses(self.uploaded.memory.address);
+        let arguments = RotateAppend {
+            positions: addresses.positions,
+            slots: addresses.slots,
+            angles: fresh.angles,
+            buffer: side.source.address,
+            cache: side.place(self.heads),
+            norm: fresh.norm,
+            query_heads: self.heads.query as u32,
+            width: self.heads.width as u32,
+            rows: self.input.rows() as u32 + 2,
+            reserved: 0,
+        };
+        // SAFETY: the source has two rows of padding, whose slots are none.
+        launched(unsafe { kernels::rotate_append(&rig.launcher, &rig.kernels, &arguments) })
+    }
+
+    fn attend(
+        &self,
+        rig: &Rig,
+        (fresh, near): (Option<Fresh>, Option<Near>),
+        side: &Side,
+        rows: usize,
+    ) -> Result<(), Failure> {
+        let (heads, padded) = (self.heads, self.heads.width.next_multiple_of(16));
+        let workspace = rig.poisoned(AttentionSpace::workspace_bytes(&self.geometry, rows, padded))?;
+        let arrivals = rig.filled(AttentionSpace::arrivals_bytes(&self.geometry, rows), 0)?;
+        let attend = Attend {
+            step: self.uploaded.layout.addresses(self.uploaded.memory.address),
+            geometry: self.geometry,
+            rows: rows as u32,
+            whole_items: 0,
+            source: side.source.address,
+            query: heads.blocks(0, heads.query),
+            groups: heads.groups(),
+            cache: side.place(heads),
+            scale: 0.3,
+            output: side.output.address,
+            space: AttentionSpace { workspace: workspace.address, arrivals: arrivals.address },
+            fresh,
+            near,
+        };
+        // SAFETY: the buffers above are as large as the arguments say, and live until the device is done.
+        launched(unsafe { kernels::attend(&rig.launcher, &rig.kernels, &attend) })?;
+        Ok(rig.gpu.context.synchronize()?)
+    }
 }

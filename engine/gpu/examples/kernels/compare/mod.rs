@@ -45,7 +45,7 @@ struct Line {
 }
 
 impl Report {
-    /// `|actual - expected| / |expected|` in the Euclidean norm within `tolerance`; a value that is no number fails.
+    /// `|actual - expected| / |expected|` in the Euclidean norm within `tolerance`; a value that is not a number fails.
     pub fn near(&mut self, kernel: &str, case: &str, actual: &[f32], expected: &[f32], tolerance: f64) {
         self.near_of(kernel, case, actual, expected, [size(expected), tolerance]);
     }
@@ -74,7 +74,7 @@ impl Report {
     fn note(&mut self, kernel: &str, case: &str, error: f64, tolerance: f64, good: bool) {
         let line = self.kernels.entry(kernel.to_owned()).or_default();
         line.cases += 1;
-        // A value that is no number is the worst.
+        // A value that is not a number is the worst.
         line.worst = if error.is_nan() { f64::INFINITY } else { line.worst.max(error) };
         line.tolerance = line.tolerance.max(tolerance);
         if !good {
@@ -88,7 +88,7 @@ impl Report {
         for (kernel, Line { cases, failed, worst, tolerance }) in &self.kernels {
             println!("{kernel:<24} {cases:>6} {failed:>7} {worst:>10.2e} {tolerance:>10.1e}");
         }
-        // A share may be so small that nothing falls to it: that is no success.
+        // A share may be so small that nothing falls to it: that is not a success.
         !self.kernels.is_empty() && self.kernels.values().all(|line| line.failed == 0)
     }
 }

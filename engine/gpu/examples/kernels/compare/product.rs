@@ -206,7 +206,7 @@ fn one(rig: &Rig, report: &mut Report, given: &Given, case: Case) -> Result<(), 
     };
     let values = multiply(1)?;
     let (kernel, text) = (if kind == WeightType::Bf16 { "product" } else { "quantised_product" }, format!("{case:?}"));
-    // Blocks take tiles as they come to them: whoever multiplies a tile, its sums are the same.
+    // Blocks draw tiles one by one: the sums of a tile do not depend on the block that multiplies it.
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     report.equal(kernel, &format!("{text}, once more"), &bits(&multiply(3)?), &bits(&values));
     let (mut inside, mut outside) = (Vec::new(), Vec::new());

@@ -115,77 +115,184 @@ fn rotated(heads: Heads, table: &Table, position: u32, block: &mut [f32]) {
     }
 }
 
-fn compare(rig: &mut Rig, report: &mut Report, rows: usize, heads: Heads, table: &Table) -> Result<(), Failure> {
-    let case = format!("{rows} rows of {heads:?}");
-    let buffer = rig.random.bf16(rows * heads.row());
-    let positions: Vec<u32> = (0..rows).map(|_| rig.random.below(POSITIONS) as u32).collect();
-    // Every slot once, in no order; one row of several is padding.
-    let mut slots: Vec<u32> = (0..rows).map(|row| (row * 11 % (PAGES * PAGE)) as u32).collect();
-    if rows > 1 {
-        slots[rows / 2] = NONE;
-    }
-    let (device_positions, device_slots) = (rig.upload(&positions)?, rig.upload(&slots)?);
-    let angles = Angles {
-        cosines: table.device[0].address,
-        sines: table.device[1].address,
-        pairs: heads.pairs as u32,
-        interleaved: u32::from(heads.interleaved),
-    };
-    let cache = || rig.poisoned(PAGES * heads.cached * PAGE * heads.padded() * 2);
+/// Rows, and where they stand, on both sides.
+struct Rows<'a> {
+    count: usize,
+    heads: Heads,
+    table: &'a Table,
+    buffer: Vec<bf16>,
+    positions: Vec<u32>,
+    slots: Vec<u32>,
+    device_positions: Memory,
+    device_slots: Memory,
+    case: String,
+}
 
-    // Queries and keys in place.
-    let device = rig.upload(&buffer)?;
-    let rotate = Rotate {
-        positions: device_positions.address,
-        angles,
-        buffer: device.address,
-        row: heads.row() as u32,
-        offset: 0,
-        count: (heads.queries + heads.cached) as u32,
-        stride: heads.width as u32,
-        rows: rows as u32,
-        reserved: 0,
-    };
-    // SAFETY: the buffers above are as large as the arguments say.
-    launched(unsafe { kernels::rotate(&rig.launcher, &rig.kernels, &rotate) })?;
-    let mut expected = floats(&buffer);
-    for (row, values) in expected.chunks_exact_mut(heads.row()).enumerate() {
-        for block in values.chunks_exact_mut(heads.width).take(heads.queries + heads.cached) {
-            rotated(heads, table, positions[row], block);
+/// Keys and values of all pages, poisoned.
+struct Cache {
+    keys: Memory,
+    values: Memory,
+}
+
+impl Cache {
+    fn new(rig: &Rig, heads: Heads) -> Result<Self, Failure> {
+        let bytes = PAGES * heads.cached * PAGE * heads.padded() * 2;
+        Ok(Self { keys: rig.poisoned(bytes)?, values: rig.poisoned(bytes)? })
+    }
+
+    fn place(&self, heads: Heads) -> CachePlace {
+        let (keys, values) = (self.keys.address, self.values.address);
+        CachePlace { keys, values, heads: heads.cached as u32, padded: heads.padded() as u32 }
+    }
+}
+
+fn compare(rig: &mut Rig, report: &mut Report, count: usize, heads: Heads, table: &Table) -> Result<(), Failure> {
+    let rows = Rows::new(rig, count, heads, table)?;
+    rows.rotate(rig, report)?;
+    rows.append(rig, report)?;
+    rows.rotate_append(rig, report)
+}
+
+impl<'a> Rows<'a> {
+    fn new(rig: &mut Rig, count: usize, heads: Heads, table: &'a Table) -> Result<Self, Failure> {
+        let buffer = rig.random.bf16(count * heads.row());
+        let positions: Vec<u32> = (0..count).map(|_| rig.random.below(POSITIONS) as u32).collect();
+        // Every slot once, in no order; one row of several is padding.
+        let mut slots: Vec<u32> = (0..count).map(|row| (row * 11 % (PAGES * PAGE)) as u32).collect();
+        if count > 1 {
+            slots[count / 2] = NONE;
         }
+        let (device_positions, device_slots) = (rig.upload(&positions)?, rig.upload(&slots)?);
+        let case = format!("{count} rows of {heads:?}");
+        Ok(Self { count, heads, table, buffer, positions, slots, device_positions, device_slots, case })
     }
-    report.near_bf16("rotate", &case, &device.read::<bf16>()?, &expected, ROUNDING);
 
-    // Keys and values as they are.
-    let source = rig.upload(&buffer)?;
-    let (keys, values) = (cache()?, cache()?);
-    let place = |keys: &Memory, values: &Memory| CachePlace {
-        keys: keys.address,
-        values: values.address,
-        heads: heads.cached as u32,
-        padded: heads.padded() as u32,
-    };
-    let append = Append {
-        slots: device_slots.address,
-        source: source.address,
-        cache: place(&keys, &values),
-        row: heads.row() as u32,
-        key_offset: (heads.queries * heads.width) as u32,
-        key_stride: heads.width as u32,
-        value_offset: ((heads.queries + heads.cached) * heads.width) as u32,
-        value_stride: heads.width as u32,
-        width: heads.width as u32,
-        rows: rows as u32,
-        reserved: 0,
-    };
-    // SAFETY: as above.
-    launched(unsafe { kernels::append(&rig.launcher, &rig.kernels, &append) })?;
-    let untouched = floats(&buffer);
-    let part = |source: &[f32], first| cached(heads, source, first, &slots);
-    report.equal("append", &case, &bits(&keys)?, &part(&untouched, heads.queries));
-    report.equal("append", &case, &bits(&values)?, &part(&untouched, heads.queries + heads.cached));
+    fn angles(&self) -> Angles {
+        let [cosines, sines] = [&self.table.device[0], &self.table.device[1]].map(|memory| memory.address);
+        let (pairs, interleaved) = (self.heads.pairs as u32, u32::from(self.heads.interleaved));
+        Angles { cosines, sines, pairs, interleaved }
+    }
 
-    fused(rig, report, &case, &Fused { rows, heads, table, buffer, positions, slots, angles })
+    /// Queries and keys in place.
+    fn rotate(&self, rig: &Rig, report: &mut Report) -> Result<(), Failure> {
+        let heads = self.heads;
+        let device = rig.upload(&self.buffer)?;
+        let rotate = Rotate {
+            positions: self.device_positions.address,
+            angles: self.angles(),
+            buffer: device.address,
+            row: heads.row() as u32,
+            offset: 0,
+            count: (heads.queries + heads.cached) as u32,
+            stride: heads.width as u32,
+            rows: self.count as u32,
+            reserved: 0,
+        };
+        // SAFETY: the buffers above are as large as the arguments say.
+        launched(unsafe { kernels::rotate(&rig.launcher, &rig.kernels, &rotate) })?;
+        let expected = self.rotated(|_, _| ());
+        report.near_bf16("rotate", &self.case, &device.read::<bf16>()?, &expected, ROUNDING);
+        Ok(())
+    }
+
+    /// The rows with queries and keys rotated; `before` is done to each of these heads first.
+    fn rotated(&self, before: impl Fn(usize, &mut [f32])) -> Vec<f32> {
+        let heads = self.heads;
+        let mut rows = floats(&self.buffer);
+        for (row, values) in rows.chunks_exact_mut(heads.row()).enumerate() {
+            for (head, block) in values.chunks_exact_mut(heads.width).take(heads.queries + heads.cached).enumerate() {
+                before(head, block);
+                rotated(heads, self.table, self.positions[row], block);
+            }
+        }
+        rows
+    }
+
+    /// Keys and values, not rotated.
+    fn append(&self, rig: &Rig, report: &mut Report) -> Result<(), Failure> {
+        let (heads, cache) = (self.heads, Cache::new(rig, self.heads)?);
+        let source = rig.upload(&self.buffer)?;
+        let append = Append {
+            slots: self.device_slots.address,
+            source: source.address,
+            cache: cache.place(heads),
+            row: heads.row() as u32,
+            key_offset: (heads.queries * heads.width) as u32,
+            key_stride: heads.width as u32,
+            value_offset: ((heads.queries + heads.cached) * heads.width) as u32,
+            value_stride: heads.width as u32,
+            width: heads.width as u32,
+            rows: self.count as u32,
+            reserved: 0,
+        };
+        // SAFETY: the buffers above are as large as the arguments say.
+        launched(unsafe { kernels::append(&rig.launcher, &rig.kernels, &append) })?;
+        let untouched = floats(&self.buffer);
+        let part = |first| cached(heads, &untouched, first, &self.slots);
+        report.equal("append", &self.case, &bits(&cache.keys)?, &part(heads.queries));
+        report.equal("append", &self.case, &bits(&cache.values)?, &part(heads.queries + heads.cached));
+        Ok(())
+    }
+
+    fn rotate_append(&self, rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
+        let heads = self.heads;
+        let weights: [Vec<f32>; 2] =
+            [0, 1].map(|_| rig.random.values(heads.width).iter().map(|value| 1.0 + 0.5 * value).collect());
+        let device_weights = [rig.upload(&weights[0])?, rig.upload(&weights[1])?];
+        let address = |which: usize| if heads.normed { device_weights[which].address } else { 0 };
+        let (device, cache) = (rig.upload(&self.buffer)?, Cache::new(rig, heads)?);
+        let arguments = RotateAppend {
+            positions: self.device_positions.address,
+            slots: self.device_slots.address,
+            angles: self.angles(),
+            buffer: device.address,
+            cache: cache.place(heads),
+            norm: HeadNorm { query: address(0), key: address(1), epsilon: EPSILON, reserved: 0 },
+            query_heads: heads.queries as u32,
+            width: heads.width as u32,
+            rows: self.count as u32,
+            reserved: 0,
+        };
+        // SAFETY: the buffers above are as large as the arguments say.
+        launched(unsafe { kernels::rotate_append(&rig.launcher, &rig.kernels, &arguments) })?;
+        let expected = self.rotated(|head, block| {
+            if heads.normed {
+                normalise(block, &weights[usize::from(head >= heads.queries)]);
+            }
+        });
+        self.compare_fused(report, &floats(&device.read::<bf16>()?), &cache, &expected)
+    }
+
+    fn compare_fused(
+        &self,
+        report: &mut Report,
+        actual: &[f32],
+        cache: &Cache,
+        expected: &[f32],
+    ) -> Result<(), Failure> {
+        let (heads, case, slots) = (self.heads, &self.case, &self.slots);
+        let queries = |values: &[f32]| -> Vec<f32> {
+            values.chunks_exact(heads.row()).flat_map(|row| row[..heads.queries * heads.width].to_vec()).collect()
+        };
+        report.near("rotate_append queries", case, &queries(actual), &queries(expected), TWO_ROUNDINGS);
+        let written = |bits: Vec<u16>, expected: &[u16]| -> (Vec<f32>, Vec<f32>) {
+            let pairs = bits.iter().zip(expected).filter(|(_, expected)| **expected != u16::MAX);
+            let float = |bits: &u16| bf16::from_bits(*bits).to_f32();
+            pairs.map(|(actual, expected)| (float(actual), float(expected))).unzip()
+        };
+        let (actual, wanted) = written(bits(&cache.keys)?, &cached(heads, expected, heads.queries, slots));
+        report.near("rotate_append keys", case, &actual, &wanted, TWO_ROUNDINGS);
+        let wanted = cached(heads, expected, heads.queries + heads.cached, slots);
+        report.equal("rotate_append values", case, &bits(&cache.values)?, &wanted);
+        Ok(())
+    }
+}
+
+/// RMS norm of a head.
+fn normalise(block: &mut [f32], weight: &[f32]) {
+    let mean = block.iter().map(|value| value * value).sum::<f32>() / block.len() as f32;
+    let factor = (mean + EPSILON).sqrt().recip();
+    block.iter_mut().zip(weight).for_each(|(value, weight)| *value *= factor * weight);
 }
 
 fn bits(memory: &Memory) -> Result<Vec<u16>, Failure> {
@@ -207,72 +314,4 @@ fn cached(heads: Heads, source: &[f32], first: usize, slots: &[u32]) -> Vec<u16>
         }
     }
     cache
-}
-
-struct Fused<'a> {
-    rows: usize,
-    heads: Heads,
-    table: &'a Table,
-    buffer: Vec<bf16>,
-    positions: Vec<u32>,
-    slots: Vec<u32>,
-    angles: Angles,
-}
-
-fn fused(rig: &mut Rig, report: &mut Report, case: &str, fused: &Fused<'_>) -> Result<(), Failure> {
-    let Fused { rows, heads, table, buffer, positions, slots, angles } = fused;
-    let (rows, heads) = (*rows, *heads);
-    let weights: [Vec<f32>; 2] =
-        [0, 1].map(|_| rig.random.values(heads.width).iter().map(|value| 1.0 + 0.5 * value).collect());
-    let device_weights = [rig.upload(&weights[0])?, rig.upload(&weights[1])?];
-    let address = |which: usize| if heads.normed { device_weights[which].address } else { 0 };
-    let (device_positions, device_slots) = (rig.upload(positions)?, rig.upload(slots)?);
-    let device = rig.upload(buffer)?;
-    let bytes = PAGES * heads.cached * PAGE * heads.padded() * 2;
-    let (keys, values) = (rig.poisoned(bytes)?, rig.poisoned(bytes)?);
-    let arguments = RotateAppend {
-        positions: device_positions.address,
-        slots: device_slots.address,
-        angles: *angles,
-        buffer: device.address,
-        cache: CachePlace {
-            keys: keys.address,
-            values: values.address,
-            heads: heads.cached as u32,
-            padded: heads.padded() as u32,
-        },
-        norm: HeadNorm { query: address(0), key: address(1), epsilon: EPSILON, reserved: 0 },
-        query_heads: heads.queries as u32,
-        width: heads.width as u32,
-        rows: rows as u32,
-        reserved: 0,
-    };
-    // SAFETY: the buffers above are as large as the arguments say.
-    launched(unsafe { kernels::rotate_append(&rig.launcher, &rig.kernels, &arguments) })?;
-    let mut expected = floats(buffer);
-    for (row, values) in expected.chunks_exact_mut(heads.row()).enumerate() {
-        for (head, block) in values.chunks_exact_mut(heads.width).take(heads.queries + heads.cached).enumerate() {
-            if heads.normed {
-                let mean = block.iter().map(|value| value * value).sum::<f32>() / heads.width as f32;
-                let factor = (mean + EPSILON).sqrt().recip();
-                let weight = &weights[usize::from(head >= heads.queries)];
-                block.iter_mut().zip(weight).for_each(|(value, weight)| *value *= factor * weight);
-            }
-            rotated(heads, table, positions[row], block);
-        }
-    }
-    let queries = |values: &[f32]| -> Vec<f32> {
-        values.chunks_exact(heads.row()).flat_map(|row| row[..heads.queries * heads.width].to_vec()).collect()
-    };
-    let actual = queries(&floats(&device.read::<bf16>()?));
-    report.near("rotate_append queries", case, &actual, &queries(&expected), TWO_ROUNDINGS);
-    let written = |bits: Vec<u16>, expected: &[u16]| -> (Vec<f32>, Vec<f32>) {
-        let pairs = bits.iter().zip(expected).filter(|(_, expected)| **expected != u16::MAX);
-        pairs.map(|(actual, expected)| (bf16::from_bits(*actual).to_f32(), bf16::from_bits(*expected).to_f32())).unzip()
-    };
-    let (actual, wanted) = written(bits(&keys)?, &cached(heads, &expected, heads.queries, slots));
-    report.near("rotate_append keys", case, &actual, &wanted, TWO_ROUNDINGS);
-    let wanted = cached(heads, &expected, heads.queries + heads.cached, slots);
-    report.equal("rotate_append values", case, &bits(&values)?, &wanted);
-    Ok(())
 }

@@ -2,6 +2,7 @@
 
 use engine::backend::chosen;
 use engine::model::Activation;
+use engine::weights::WeightType;
 use engine::weights::dequantise::dequantise;
 use engine_cpu::kernels::{Compute, Pool, Precision};
 use engine_gpu::kernels::{self, Activate, Add, CopyColumns, Dequantise, Embed, Format, Gather, SQUARES, Widen};
@@ -10,7 +11,7 @@ use half::bf16;
 
 use super::{ROUNDING, Report};
 use crate::random::{KINDS, floats};
-use crate::rig::{Failure, Rig, launched};
+use crate::rig::{Failure, Memory, Rig, launched};
 
 pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
     embedding(rig, report)?;
@@ -22,59 +23,81 @@ pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
 fn embedding(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
     for kind in KINDS {
         for columns in [256, 768, 4096] {
-            let (table_rows, first, rows) = (37, 5, 9);
-            let table = rig.random.matrix(kind, table_rows, columns);
-            let tokens: Vec<u32> = (0..rows).map(|row| (row * 7) as u32).collect();
-            // The last row's token is one that was chosen.
-            let mut given = tokens.clone();
-            given[rows - 1] = chosen(2);
-            let choices = [NONE, NONE, tokens[rows - 1]];
-            let device_choices = rig.upload(&choices)?;
-            let mut values = vec![0.0; table_rows * columns];
-            dequantise(kind).expect("a weight type")(&table.bytes, &mut values);
-            let memory = rig.upload(&table.bytes)?;
-            let (device_tokens, output) = (rig.upload(&given)?, rig.poisoned(rows * columns * 2)?);
-            let format = Format::of(kind).expect("a weight type");
-            let embed = Embed {
-                tokens: device_tokens.address,
-                choices: device_choices.address,
-                table: memory.address,
-                output: output.address,
-                first,
-                table_rows: table_rows as u32,
-                columns: columns as u32,
-                rows: rows as u32,
-                norm: 0,
-                scaled: 0,
-                squares: 0,
-            };
-            // SAFETY: the buffers above are as large as the arguments say.
-            launched(unsafe { kernels::embed(&rig.launcher, &rig.kernels, format, &embed) })?;
-            let zeros = vec![0.0; columns];
-            let expected: Vec<bf16> = tokens
-                .iter()
-                .flat_map(|token| match token.checked_sub(first).filter(|row| (*row as usize) < table_rows) {
-                    Some(row) => &values[row as usize * columns..][..columns],
-                    None => &zeros[..],
-                })
-                .map(|value| bf16::from_f32(*value))
-                .collect();
-            report.equal("embedding", &format!("{kind:?} {columns}"), &output.read::<bf16>()?, &expected);
-            begun(rig, report, format, &embed, &expected)?;
-
-            if !Format::STORED.contains(&format) {
-                continue;
+            let table = Table::new(rig, kind, columns)?;
+            table.embed(rig, report)?;
+            if Format::STORED.contains(&table.format) {
+                table.dequantise(rig, report)?;
             }
-            let output = rig.poisoned(table_rows * columns * 2)?;
-            let (rows, columns) = (table_rows as u32, columns as u32);
-            let arguments = Dequantise { weight: memory.address, output: output.address, rows, columns };
-            // SAFETY: as above.
-            launched(unsafe { kernels::dequantise(&rig.launcher, &rig.kernels, format, &arguments) })?;
-            let expected: Vec<bf16> = values.iter().map(|value| bf16::from_f32(*value)).collect();
-            report.equal("dequantise", &format!("{kind:?} {columns}"), &output.read::<bf16>()?, &expected);
         }
     }
     Ok(())
+}
+
+/// Rows of an embedding, on both sides.
+struct Table {
+    format: Format,
+    rows: usize,
+    columns: usize,
+    values: Vec<f32>,
+    device: Memory,
+    case: String,
+}
+
+impl Table {
+    fn new(rig: &mut Rig, kind: WeightType, columns: usize) -> Result<Self, Failure> {
+        let rows = 37;
+        let table = rig.random.matrix(kind, rows, columns);
+        let mut values = vec![0.0; rows * columns];
+        dequantise(kind).expect("a weight type")(&table.bytes, &mut values);
+        let (device, format) = (rig.upload(&table.bytes)?, Format::of(kind).expect("a weight type"));
+        Ok(Self { format, rows, columns, values, device, case: format!("{kind:?} {columns}") })
+    }
+
+    /// The table begins at the fifth token, so some tokens are not in it.
+    fn embed(&self, rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
+        let (first, rows, columns) = (5, 9, self.columns);
+        let tokens: Vec<u32> = (0..rows).map(|row| (row * 7) as u32).collect();
+        // The last row's token is one that was chosen.
+        let mut given = tokens.clone();
+        given[rows - 1] = chosen(2);
+        let choices = [NONE, NONE, tokens[rows - 1]];
+        let (device_choices, device_tokens) = (rig.upload(&choices)?, rig.upload(&given)?);
+        let output = rig.poisoned(rows * columns * 2)?;
+        let embed = Embed {
+            tokens: device_tokens.address,
+            choices: device_choices.address,
+            table: self.device.address,
+            output: output.address,
+            first,
+            table_rows: self.rows as u32,
+            columns: columns as u32,
+            rows: rows as u32,
+            norm: 0,
+            scaled: 0,
+            squares: 0,
+        };
+        // SAFETY: the buffers above are as large as the arguments say.
+        launched(unsafe { kernels::embed(&rig.launcher, &rig.kernels, self.format, &embed) })?;
+        let zeros = vec![0.0; columns];
+        let row = |token: &u32| match token.checked_sub(first).filter(|row| (*row as usize) < self.rows) {
+            Some(row) => &self.values[row as usize * columns..][..columns],
+            None => &zeros[..],
+        };
+        let expected: Vec<bf16> = tokens.iter().flat_map(row).map(|value| bf16::from_f32(*value)).collect();
+        report.equal("embedding", &self.case, &output.read::<bf16>()?, &expected);
+        begun(rig, report, self.format, &embed, &expected)
+    }
+
+    fn dequantise(&self, rig: &Rig, report: &mut Report) -> Result<(), Failure> {
+        let output = rig.poisoned(self.values.len() * 2)?;
+        let (rows, columns) = (self.rows as u32, self.columns as u32);
+        let arguments = Dequantise { weight: self.device.address, output: output.address, rows, columns };
+        // SAFETY: the buffers above are as large as the arguments say.
+        launched(unsafe { kernels::dequantise(&rig.launcher, &rig.kernels, self.format, &arguments) })?;
+        let expected: Vec<bf16> = self.values.iter().map(|value| bf16::from_f32(*value)).collect();
+        report.equal("dequantise", &self.case, &output.read::<bf16>()?, &expected);
+        Ok(())
+    }
 }
 
 /// The same with the begin of a norm, of the rows that are `expected`.

@@ -54,7 +54,7 @@ fn tied(random: &mut Random, vocabulary: usize) -> Vec<f32> {
     (0..vocabulary).map(|_| random.below(5) as f32 - 2.0).collect()
 }
 
-/// Zeros of both signs, infinities below, and what is no number.
+/// Zeros of both signs, infinities below, and what is not a number.
 fn hostile(random: &mut Random, vocabulary: usize) -> Vec<f32> {
     let values = [0.0, -0.0, f32::NEG_INFINITY, f32::NAN, -1.5, -40.0, -100.0];
     let mut logits: Vec<f32> = (0..vocabulary).map(|_| values[random.below(values.len())]).collect();

@@ -1,8 +1,8 @@
-//! Forms of the kernels, the twins of those in `kernels/product/*.cu`, and which product takes which.
+//! The forms in which `kernels/product/*.cu` compiles its kernels, and which product uses which form.
 
 use super::Product;
 
-/// One size of the kernel.
+/// One form of a kernel.
 #[derive(Clone, Copy)]
 pub(super) struct Size {
     /// The compiled source that has it.
@@ -18,71 +18,76 @@ pub(super) struct Size {
     pub threads: u32,
     /// Bytes of dynamic shared memory.
     pub shared: u32,
-    /// Columns of a warp in a stage; rows are a multiple of them where one block is on a multiprocessor, or activations are
-    /// held.
+    /// Columns of a stage that one warp multiplies. Where one block is on a multiprocessor, or activations are held, a row's
+    /// columns must be a multiple of it.
     share: u32,
     worth: Worth,
 }
 
-/// Of a streamed kernel: the compiled source, the plain kernel and the gated one.
+/// Names of a streamed kernel: the compiled source, the plain kernel and the gated one.
 struct Names {
     unit: &'static str,
     plain: &'static str,
     gated: &'static str,
 }
 
-/// Of a streamed kernel's block: columns of a stage, how many stages, warps that multiply, the others, of which one orders,
-/// columns of a row that stays in shared memory, and blocks on a multiprocessor.
+/// The block of a streamed kernel.
 struct Stages {
+    /// Columns of a stage.
     columns: u32,
     stages: u32,
+    /// Warps that multiply.
     warps: u32,
+    /// Other warps; one of them orders the copies.
     others: u32,
+    /// Columns of a row of activations that stays in shared memory.
     kept: u32,
+    /// Blocks on a multiprocessor.
     resident: u32,
 }
 
-/// What products a kernel is for, beside its rows of activations.
+/// Which products a kernel is for, beside the limit of its rows of activations.
 #[derive(Clone, Copy)]
 enum Worth {
     Any,
-    /// Weights that the copy engine is worth starting for.
+    /// At least [`WORTH_STREAMING`] bytes of weights per multiprocessor.
     Large,
-    /// So many bytes of weights per multiprocessor, and rows that the registers of two blocks hold.
+    /// At least so many bytes of weights per multiprocessor, and rows that the registers of two blocks hold.
     Short(u64),
-    /// So many bytes of weights per multiprocessor, but not a long product, and rows of up to so many columns.
+    /// At least so many bytes of weights per multiprocessor but fewer than [`LONG`], and rows of up to so many columns.
     Light(u64, u32),
-    /// Weights for one block per multiprocessor, and rows that its registers hold.
+    /// At least [`WORTH_ONE_BLOCK`] bytes of weights per multiprocessor, and rows that the registers of one block hold.
     Held,
-    /// Weights for one block per multiprocessor, and tiles for nearly every multiprocessor.
+    /// At least [`WORTH_ONE_BLOCK`] bytes of weights per multiprocessor, and tiles for nine multiprocessors in ten.
     Wide,
-    /// The same, but no more than one for each where registers would hold the rows.
+    /// As `Wide`; where registers would hold the rows, at most one tile for each multiprocessor.
     Once,
-    /// The same with tiles of 16 rows.
+    /// At least [`WORTH_ONE_BLOCK`] bytes of weights per multiprocessor.
     Deep,
 }
 
-/// Bytes of weights per multiprocessor below which starting the copy engine costs more than it gains, and those that one
-/// block has on their way at a time, below which two smaller blocks are faster.
+/// Bytes of weights per multiprocessor below which starting the copy engine costs more than it gains.
 const WORTH_STREAMING: u64 = 48 * 1024;
+/// Bytes of weights per multiprocessor that one block has on their way at a time; below, two smaller blocks are faster.
 const WORTH_ONE_BLOCK: u64 = 192 * 1024;
-/// Those from which it is worth more that another block stands beside one than that it starts a little sooner, and those from
-/// which a product is so long that neither matters.
+/// Bytes of weights per multiprocessor from which room for another block beside this one is worth more than an earlier start.
 const WORTH_ROOM: u64 = 320 * 1024;
+/// Bytes of weights per multiprocessor from which a product is so long that neither matters.
 const LONG: u64 = 2 * 1024 * 1024;
-/// Longest rows of activations that stay in registers, of one block per multiprocessor and of two.
+/// Longest rows of activations that stay in the registers of one block per multiprocessor, in columns.
 const HELD_COLUMNS: u32 = 4096;
+/// The same for two blocks per multiprocessor.
 const SHORT_COLUMNS: u32 = 2048;
 
 impl Size {
-    /// Weights go to registers of eight warps.
+    /// A kernel whose eight warps load weights to registers.
     const fn direct(names: [&'static str; 2], inputs: u32, rows: u32, resident: u32) -> Self {
         let [plain, gated] = names;
         let (threads, shared) = (8 * 32, sums(inputs, rows, 8));
         Self { unit: "product", plain, gated, inputs, rows, resident, threads, shared, share: 1, worth: Worth::Any }
     }
 
-    /// Weights go to shared memory, `stages` times `columns` columns of 16 rows, for `warps` warps; another one orders them.
+    /// A kernel whose weights go to shared memory, in stages of 16 rows.
     const fn streamed(names: Names, inputs: u32, rows: u32, stages: Stages, worth: Worth) -> Self {
         let (Names { unit, plain, gated }, Stages { columns, stages, warps, others, kept, resident }) = (names, stages);
         let shared = stages * 16 * 2 * columns + 2 * sums(inputs, 16, warps) + 2 * kept;
@@ -100,7 +105,7 @@ impl Size {
         product.outputs.div_ceil(if gated { self.rows / 2 } else { self.rows })
     }
 
-    /// Whether the kernel takes the product, and is worth it.
+    /// Whether the kernel can compute the product, and is worth using for it.
     pub fn suits(&self, product: &Product, gated: bool, multiprocessors: u32) -> bool {
         let bytes = product.weight_bytes(gated);
         let large = |least: u64| bytes >= least * u64::from(multiprocessors);
@@ -125,12 +130,12 @@ impl Size {
     }
 }
 
-/// Bytes of the warps' sums of `rows` rows.
+/// Bytes of the sums that `warps` warps have of a tile of `rows` rows of the weight.
 const fn sums(inputs: u32, rows: u32, warps: u32) -> u32 {
     warps * rows * (inputs + 1) * size_of::<f32>() as u32
 }
 
-/// By their rows: the first that suits is taken, so they are behind [`STREAMED`].
+/// By rows of activations. The first form that suits is used, [`STREAMED`] before these.
 pub(super) const DIRECT: [Size; 4] = [
     Size::direct(["product_8", "gated_8"], 8, 16, 2),
     Size::direct(["product_16", "gated_16"], 16, 16, 2),
@@ -138,7 +143,7 @@ pub(super) const DIRECT: [Size; 4] = [
     Size::direct(["product_64", "gated_64"], 64, 32, 1),
 ];
 
-/// The fastest first. Stages: as many as leave room for a block of attention, but where registers leave none.
+/// The fastest first. They have as many stages as leave room for a block of attention, except where registers leave none.
 pub(super) const STREAMED: [Size; 14] = [
     held(["streamed_short_1", "streamed_gated_short_1"], 1, LIGHT_SHORT, Worth::Light(WORTH_STREAMING, SHORT_COLUMNS)),
     held(["streamed_light_1", "streamed_gated_light_1"], 1, LIGHT, Worth::Light(WORTH_ROOM, HELD_COLUMNS)),
@@ -158,11 +163,11 @@ pub(super) const STREAMED: [Size; 14] = [
 
 const SHORT: Stages = Stages { resident: 2, ..one_block(3, 8) };
 
-/// The same, and for whole rows, with a row in shared memory, so that registers are left for other blocks.
+/// With one row of activations in shared memory, which leaves registers for other blocks on the multiprocessor.
 const LIGHT_SHORT: Stages = Stages { kept: SHORT_COLUMNS, resident: 3, ..one_block(2, 8) };
 const LIGHT: Stages = Stages { kept: HELD_COLUMNS, ..one_block(6, 8) };
 
-/// Of which the multiplying warps take registers of the others.
+/// Its multiplying warps take registers over from the others.
 const GROWING: Stages = Stages { others: 4, ..one_block(6, 16) };
 
 const fn one_block(stages: u32, warps: u32) -> Stages {
@@ -186,7 +191,7 @@ const fn two_blocks(names: [&'static str; 2], inputs: u32, stages: u32) -> Size 
 mod tests {
     use super::*;
 
-    /// What a device of 132 multiprocessors takes for `[outputs, columns]` and so many rows.
+    /// The kernel that a device of 132 multiprocessors uses for `[outputs, columns]` and so many rows.
     fn chosen([outputs, columns]: [u32; 2], count: u32, gated: bool) -> &'static str {
         let product = Product { outputs, columns, count, ..Product::default() };
         let size = STREAMED.iter().chain(&DIRECT).find(|size| size.suits(&product, gated, 132)).expect("up to 64 rows");

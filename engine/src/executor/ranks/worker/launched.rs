@@ -1,6 +1,6 @@
 //! Plain steps that the device does one after another by itself: the next one is launched before the tokens of this one are
-//! read, with the places of those tokens in its input. What a sequence that has ended computes too much is dropped by
-//! whoever asked for it.
+//! read, with the places of those tokens in its input. Outputs of a sequence that has ended in the meantime are dropped by the
+//! caller.
 
 use std::sync::Arc;
 use std::time::Instant;

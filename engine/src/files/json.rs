@@ -8,7 +8,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// Reads a `T`. Errors, with line and column: no JSON, no `T`, a key that stands twice in one object, however deep.
+/// Reads a `T`. Errors, with line and column: no JSON, no `T`, a key that appears twice in one object, however deep.
 pub(crate) fn read_json<'de, T: Deserialize<'de>>(json: &'de [u8]) -> serde_json::Result<T> {
     let value = serde_json::from_slice(json)?;
     serde_json::from_slice::<Unrepeated>(json)?;
@@ -41,7 +41,7 @@ impl<'de> Visitor<'de> for UnrepeatedVisitor {
         let mut seen = HashSet::new();
         while let Some(Key(key)) = map.next_key::<Key>()? {
             if seen.contains(&key) {
-                return Err(A::Error::custom(format_args!("key `{key}` stands twice in one object")));
+                return Err(A::Error::custom(format_args!("key `{key}` appears twice in one object")));
             }
             map.next_value::<Unrepeated>()?;
             seen.insert(key);
@@ -92,7 +92,7 @@ mod tests {
             (r#"{"o": {"layers": 2, "lay\u0065rs": 8}}"#, "`layers`", "line 1"),
         ] {
             let error = read_json::<Value>(json.as_bytes()).unwrap_err().to_string();
-            assert!(error.contains(key) && error.contains("stands twice") && error.contains(place), "{error}");
+            assert!(error.contains(key) && error.contains("appears twice") && error.contains(place), "{error}");
         }
     }
 

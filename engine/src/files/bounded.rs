@@ -18,7 +18,7 @@ pub fn read_bounded(path: &Path, most: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The same for a text. Errors: also what is no UTF-8.
+/// The same for a text. Errors: also what is not UTF-8.
 pub fn read_bounded_text(path: &Path) -> Result<String> {
     let bytes = read_bounded(path, LARGEST_TEXT)?;
     String::from_utf8(bytes).map_err(|error| Error::new(ErrorKind::InvalidData, error.utf8_error()))
