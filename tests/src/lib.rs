@@ -1,1 +1,3 @@
-//! Cross-crate tests.
+//! What tests of several crates share.
+
+pub mod documented;

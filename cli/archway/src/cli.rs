@@ -90,6 +90,14 @@ mod tests {
     }
 
     #[test]
+    fn every_command_line_that_is_shown_is_taken() {
+        for shown in archway_tests::documented::command_lines(&Cli::command()) {
+            let (place, words) = (shown.place, format!("{:?}", shown.words));
+            assert!(parse(shown.words).is_ok(), "{place}: {words}");
+        }
+    }
+
+    #[test]
     fn both_spellings_mean_the_same() {
         let vllm = "archway serve m -tp 2 --max-model-len 4k --max-num-seqs 8 --no-enable-prefix-caching";
         let sglang = "archway serve --model-path m --tp 2 --context-length 4000 --max-running-requests 8 \

@@ -45,3 +45,24 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use archway_tests::documented::command_lines;
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_line_that_is_shown_is_taken() {
+        for shown in command_lines(&Cli::command()) {
+            let parsed = Cli::try_parse_from(&shown.words);
+            assert!(parsed.is_ok(), "{}: {:?}: {}", shown.place, shown.words, parsed.err().unwrap());
+        }
+    }
+}

@@ -306,3 +306,29 @@ fn a_folder_without_cases_is_no_success() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("no cases"), "{output:?}");
 }
+
+/// What the workflow of pull requests runs.
+#[test]
+fn schemas_are_checked_against_those_of_another_checkout() {
+    let schemas = data().join("../../schemas").display().to_string();
+    let code = |more: &[&str]| capdb(&[&["schema", "--schemas", &schemas], more].concat()).status.code();
+    assert_eq!(code(&["--check", "--against", &schemas]), Some(0));
+    for (more, why) in [
+        (&["--against", &schemas][..], "neither checked nor written"),
+        (&["--write", "--against", &schemas], "written against"),
+        (&["--check", "--write"], "checked and written"),
+    ] {
+        assert_eq!(code(more), Some(2), "{why}");
+    }
+    // A published schema that took more than the present one does.
+    let published = tempfile::tempdir().unwrap();
+    let name = "overlay/v1.schema.json";
+    let overlay = std::fs::read_to_string(data().join("../../schemas").join(name)).unwrap();
+    let mut wide: Value = serde_json::from_str(&overlay).unwrap();
+    wide["properties"]["gone"] = json!({"type": "string"});
+    std::fs::create_dir(published.path().join("overlay")).unwrap();
+    std::fs::write(published.path().join(name), wide.to_string()).unwrap();
+    let path = published.path().display().to_string();
+    let against = capdb(&["schema", "--schemas", &schemas, "--check", "--against", &path]);
+    assert_eq!(against.status.code(), Some(1), "{against:?}");
+}

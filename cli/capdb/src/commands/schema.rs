@@ -18,10 +18,9 @@ Examples:
   capdb schema --write                         bring schemas/ up to date, never breaking a major
   capdb schema --check --against ../base/schemas
                                                also compare with the schemas of the branch to merge into")]
-#[group(id = "action", required = true, multiple = false, args = ["check", "write"])]
 pub struct Args {
     /// Report every difference; change nothing.
-    #[arg(long)]
+    #[arg(long, required_unless_present = "write", conflicts_with = "write")]
     check: bool,
     /// Write what differs compatibly.
     #[arg(long)]
@@ -30,7 +29,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR", default_value = "schemas")]
     schemas: PathBuf,
     /// Published schemas that must still be honoured.
-    #[arg(long, value_name = "DIR", requires = "check")]
+    #[arg(long, value_name = "DIR", requires = "check", conflicts_with = "write")]
     against: Option<PathBuf>,
 }
 
