@@ -43,30 +43,76 @@ fn none(findings: Vec<String>, rule: &str) {
     assert!(findings.is_empty(), "{rule}:\n{}", findings.join("\n"));
 }
 
-/// What each crate may name of ours in its normal dependencies.
-const LAYERS: &[(&str, &[&str])] = &[
-    ("capdb", &[]),
-    ("capdb/tool", &["capdb"]),
-    ("engine", &["capdb"]),
-    ("engine/cpu", &["engine"]),
-    ("engine/gpu", &["engine"]),
-    ("engine/server", &["engine"]),
-    ("cli/capdb", &["capdb", "capdb-tool"]),
-    ("cli/archway", &["capdb", "engine", "engine-cpu", "engine-gpu", "engine-server"]),
+/// What each crate may name of ours, in itself and in its build, and what only in its tests: the CPU is the oracle of kernels.
+const LAYERS: &[(&str, &[&str], &[&str])] = &[
+    ("capdb", &[], &[]),
+    ("capdb/tool", &["capdb"], &[]),
+    ("engine", &["capdb"], &[]),
+    ("engine/cpu", &["engine"], &[]),
+    ("engine/gpu", &["engine"], &["engine-cpu"]),
+    ("engine/server", &["engine"], &[]),
+    ("cli/capdb", &["capdb", "capdb-tool"], &["archway-tests"]),
+    ("cli/archway", &["capdb", "engine", "engine-cpu", "engine-gpu", "engine-server"], &["archway-tests"]),
+    ("tests", &[], &["capdb", "capdb-tool", "engine", "engine-cpu", "engine-gpu", "engine-server"]),
 ];
-const OURS: &[&str] = &["capdb", "capdb-tool", "engine", "engine-cpu", "engine-gpu", "engine-server"];
+
+/// The packages of a manifest's tables of dependencies, and whether only tests have them: of every table, of every target, also
+/// under another name.
+fn dependencies(manifest: &str) -> Vec<(String, bool)> {
+    let (mut found, mut table) = (Vec::new(), None);
+    let package = |line: &str, name: &str| {
+        let renamed = line.split("package").nth(1).and_then(|rest| rest.split('"').nth(1));
+        renamed.unwrap_or(name).to_owned()
+    };
+    for line in manifest.lines().map(str::trim) {
+        if let Some(header) = line.strip_prefix('[') {
+            let header = header.trim_end_matches(']');
+            let at = header.find("dependencies");
+            table = at.map(|_| header.contains("dev-dependencies"));
+            // `[dependencies.NAME]`: a table of its own.
+            let name = at.and_then(|at| header[at..].strip_prefix("dependencies."));
+            found.extend(name.zip(table).map(|(name, tests)| (name.to_owned(), tests)));
+        } else if let (Some(tests), Some(name)) = (table, line.split(['.', ' ', '=']).next()) {
+            found.push((package(line, name), tests));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_table_of_dependencies_is_read() {
+    let manifest = "[package]\nname = \"engine\"\n[dependencies]\ncapdb.workspace = true\n\n[dev-dependencies]\n\
+                    engine-cpu = { path = \"cpu\" }\n[target.'cfg(unix)'.dependencies]\nother = { package = \"engine-gpu\" }\n\
+                    [build-dependencies.engine-server]\npath = \"server\"\n";
+    let found = dependencies(manifest);
+    for (name, tests) in [("capdb", false), ("engine-cpu", true), ("engine-gpu", false), ("engine-server", false)] {
+        assert!(found.contains(&(name.to_owned(), tests)), "{name}: {found:?}");
+    }
+    assert!(!found.iter().any(|(name, _)| name == "name"), "{found:?}");
+}
 
 #[test]
 fn crates_import_downwards_only() {
+    let manifest = |folder: &str| std::fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
+    let workspace = manifest("");
+    let ours: Vec<&str> = workspace
+        .lines()
+        .filter(|line| line.contains("{ path = \""))
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    assert!(ours.contains(&"engine-gpu") && ours.contains(&"capdb"), "{ours:?}");
+    let members = workspace.split("members = [").nth(1).and_then(|rest| rest.split(']').next()).unwrap_or("");
+    for member in members.split('"').skip(1).step_by(2) {
+        assert!(LAYERS.iter().any(|(folder, ..)| *folder == member), "{member} has no layer");
+    }
     let mut findings = Vec::new();
-    for (folder, allowed) in LAYERS {
-        let manifest = std::fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
-        let normal = manifest.split("[dependencies]").nth(1).unwrap_or("").split("\n[").next().unwrap_or("");
-        let names =
-            normal.lines().filter_map(|line| line.split(['.', ' ', '=']).next()).filter(|name| OURS.contains(name));
-        findings.extend(
-            names.filter(|name| !allowed.contains(name)).map(|name| format!("{folder} must not depend on {name}")),
-        );
+    for (folder, always, tests) in LAYERS {
+        for (name, only_tests) in dependencies(&manifest(folder)) {
+            let allowed = always.contains(&&*name) || only_tests && tests.contains(&&*name);
+            if ours.contains(&&*name) && !allowed {
+                findings.push(format!("{folder} must not depend on {name}"));
+            }
+        }
     }
     none(findings, "layers of docs/architecture.md");
 }
