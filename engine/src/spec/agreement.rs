@@ -3,11 +3,12 @@
 //! Ranks are threads of one process, so a decision travels as data between hosts' threads; no device is involved.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use super::tree::Candidate;
 use crate::collective::{CollectiveError, Operation, Site};
+use crate::types::Patience;
 
 /// What a step made of one batch entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,10 +67,16 @@ impl Agreement {
                 followers.iter().for_each(|follower| drop(follower.send(Arc::clone(&decision))));
                 Ok(decision)
             }
-            Self::Follower { decisions, deadline } => decisions.recv_timeout(*deadline).map_err(|_| {
-                let message = "rank 0 has not decided: it is gone, or has stalled".to_owned();
-                CollectiveError { operation: Operation::Broadcast, site: Site::Draft, message }
-            }),
+            Self::Follower { decisions, deadline } => {
+                let decided = Patience::new(*deadline).wait(|slice| match decisions.recv_timeout(slice) {
+                    Err(RecvTimeoutError::Timeout) => None,
+                    decided => Some(decided.ok()),
+                });
+                decided.flatten().ok_or_else(|| {
+                    let message = "rank 0 has not decided: it is gone, or has stalled".to_owned();
+                    CollectiveError { operation: Operation::Broadcast, site: Site::Draft, message }
+                })
+            }
         }
     }
 }

@@ -1,8 +1,9 @@
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::collective::{Operation, Site};
+use engine::types::Patience;
 
 use super::member::Member;
 
@@ -83,7 +84,6 @@ impl RankGroup {
 
     /// Returns when every rank has come with the same agenda.
     pub(super) fn meet(&self, rank: usize, agenda: Agenda) -> Result<(), String> {
-        let until = Instant::now() + self.deadline;
         let mut meeting = self.meeting();
         let generation = meeting.generation;
         meeting.came[rank] = Some(agenda);
@@ -94,20 +94,33 @@ impl RankGroup {
             meeting.generation += 1;
             self.everyone_came.notify_all();
         }
-        while meeting.generation == generation && meeting.poison.is_none() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                meeting.poison = Some(meeting.absence(self.deadline));
-                self.everyone_came.notify_all();
-                break;
+        let mut held = Some(meeting);
+        let ended = Patience::new(self.deadline).wait(|slice| {
+            let meeting = held.take().unwrap_or_else(|| self.meeting());
+            let waited = self.everyone_came.wait_timeout_while(meeting, slice, |meeting| meeting.lasts(generation));
+            let meeting = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if meeting.lasts(generation) {
+                held = Some(meeting);
+                return None;
             }
-            meeting = self.everyone_came.wait_timeout(meeting, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
+            Some(meeting)
+        });
+        let meeting = ended.unwrap_or_else(|| {
+            let mut meeting = held.take().unwrap_or_else(|| self.meeting());
+            meeting.poison = Some(meeting.absence(self.deadline));
+            self.everyone_came.notify_all();
+            meeting
+        });
         meeting.poison.clone().map_or(Ok(()), Err)
     }
 }
 
 impl Meeting {
+    /// Whether the call of this generation still waits for a rank.
+    fn lasts(&self, generation: u64) -> bool {
+        self.generation == generation && self.poison.is_none()
+    }
+
     fn disagreement(&self) -> Option<String> {
         let first = self.came.first()?.as_ref()?;
         let (rank, other) = self.came.iter().flatten().enumerate().find(|(_, agenda)| *agenda != first)?;

@@ -19,7 +19,7 @@ use thread::{RankThread, Reply};
 
 use super::{Capacity, Executor, ExecutorError};
 use crate::spec::Agreement;
-use crate::types::{Batch, StepOutput};
+use crate::types::{Batch, Patience, StepOutput};
 
 /// How long a dropped executor waits for its threads where something went wrong; one that has stalled is left behind.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -38,16 +38,12 @@ pub struct RanksExecutor {
     poison: Box<dyn Fn(&str) + Send>,
     /// Most steps in flight.
     depth: usize,
-    in_flight: VecDeque<InFlight>,
+    /// Their numbers.
+    in_flight: VecDeque<u64>,
     /// Entries of the last step that was submitted.
     entries: usize,
     /// Why no further step can run.
     failure: Option<String>,
-}
-
-struct InFlight {
-    step: u64,
-    until: Instant,
 }
 
 impl RanksExecutor {
@@ -112,20 +108,22 @@ impl RanksExecutor {
         Ok(())
     }
 
-    /// The output of the step in flight, once every rank has replied.
-    fn wait(&self, InFlight { step, until }: &InFlight) -> Result<StepOutput, ExecutorError> {
+    /// The output of the step in flight, once every rank has replied. The patience begins here: a step that follows another
+    /// has waited for it.
+    fn wait(&self, step: u64) -> Result<StepOutput, ExecutorError> {
+        let mut patience = Patience::new(self.step_deadline);
         let mut waiting: Vec<usize> = (0..self.steps.len()).collect();
         let mut result = Ok(StepOutput::default());
         while !waiting.is_empty() {
-            let received = wait::receive_until(&self.replies, self.spin, *until);
-            let (rank, reply) = received.map_err(|_| self.stalled(*step, &waiting))?;
+            let received = wait::receive_patiently(&self.replies, self.spin, &mut patience);
+            let (rank, reply) = received.map_err(|_| self.stalled(step, &waiting))?;
             waiting.retain(|other| *other != rank);
             match reply {
                 Reply::Step(Some(output)) => result = Ok(output),
                 Reply::Step(None) | Reply::Ready => {}
-                Reply::Lost(message) => result = Err(failed(*step, &message, false)),
-                Reply::Failed(message) => return Err(failed(*step, &message, true)),
-                Reply::NotReady(error) => return Err(failed(*step, &error.to_string(), true)),
+                Reply::Lost(message) => result = Err(failed(step, &message, false)),
+                Reply::Failed(message) => return Err(failed(step, &message, true)),
+                Reply::NotReady(error) => return Err(failed(step, &error.to_string(), true)),
             }
         }
         result
@@ -162,12 +160,12 @@ impl Executor for RanksExecutor {
 
     fn submit(&mut self, batch: Batch) -> Result<(), ExecutorError> {
         self.usable()?;
-        if let Some(InFlight { step, .. }) = self.in_flight.front().filter(|_| self.in_flight.len() >= self.depth) {
+        if let Some(step) = self.in_flight.front().filter(|_| self.in_flight.len() >= self.depth) {
             return Err(failed(batch.step, &format!("step {step} has not been collected"), false));
         }
         check::check(&batch, &self.capacity, self.verify_tokens, self.entries)?;
         self.entries = batch.entries.len();
-        self.in_flight.push_back(InFlight { step: batch.step, until: Instant::now() + self.step_deadline });
+        self.in_flight.push_back(batch.step);
         let batch = Arc::new(batch);
         for steps in &self.steps {
             // A rank that is gone has said why, and `collect` hears it.
@@ -179,12 +177,8 @@ impl Executor for RanksExecutor {
     fn collect(&mut self) -> Result<StepOutput, ExecutorError> {
         self.usable()?;
         let message = "collect without a step in flight".to_owned();
-        let in_flight = self.in_flight.pop_front().ok_or(ExecutorError { message, fatal: false })?;
-        let result = self.wait(&in_flight);
-        if let Some(next) = self.in_flight.front_mut() {
-            // It waited for this one.
-            next.until = Instant::now() + self.step_deadline;
-        }
+        let step = self.in_flight.pop_front().ok_or(ExecutorError { message, fatal: false })?;
+        let result = self.wait(step);
         if let Err(error) = &result {
             self.note(error);
         }

@@ -3,6 +3,8 @@
 use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
+use crate::types::Patience;
+
 /// Looks for a message for up to `spin`; none if it did not come. Errors: it cannot come any more.
 fn look<T>(messages: &Receiver<T>, spin: Duration) -> Result<Option<T>, RecvError> {
     if spin.is_zero() {
@@ -24,14 +26,21 @@ pub(super) fn receive<T>(messages: &Receiver<T>, spin: Duration) -> Result<T, Re
     look(messages, spin)?.map_or_else(|| messages.recv(), Ok)
 }
 
-/// The next message, if it comes until then.
-pub(super) fn receive_until<T>(messages: &Receiver<T>, spin: Duration, until: Instant) -> Result<T, RecvTimeoutError> {
-    let left = || until.saturating_duration_since(Instant::now());
-    match look(messages, spin.min(left())) {
-        Ok(Some(message)) => Ok(message),
-        Ok(None) => messages.recv_timeout(left()),
-        Err(RecvError) => Err(RecvTimeoutError::Disconnected),
-    }
+/// The next message, if it comes before the patience runs out.
+pub(super) fn receive_patiently<T>(
+    messages: &Receiver<T>,
+    spin: Duration,
+    patience: &mut Patience,
+) -> Result<T, RecvTimeoutError> {
+    let received = patience.wait(|slice| match look(messages, spin.min(slice)) {
+        Ok(Some(message)) => Some(Ok(message)),
+        Ok(None) => match messages.recv_timeout(slice) {
+            Err(RecvTimeoutError::Timeout) => None,
+            received => Some(received),
+        },
+        Err(RecvError) => Some(Err(RecvTimeoutError::Disconnected)),
+    });
+    received.unwrap_or(Err(RecvTimeoutError::Timeout))
 }
 
 #[cfg(test)]
@@ -40,7 +49,8 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use super::{receive, receive_until};
+    use super::{receive, receive_patiently};
+    use crate::types::Patience;
 
     #[test]
     fn messages_come_with_and_without_looking() {
@@ -61,8 +71,8 @@ mod tests {
         for spin in [Duration::ZERO, Duration::from_millis(1), Duration::from_secs(5)] {
             let (_sender, messages) = channel::<()>();
             let start = Instant::now();
-            let until = start + Duration::from_millis(30);
-            assert_eq!(receive_until(&messages, spin, until), Err(RecvTimeoutError::Timeout));
+            let mut patience = Patience::new(Duration::from_millis(30));
+            assert_eq!(receive_patiently(&messages, spin, &mut patience), Err(RecvTimeoutError::Timeout));
             assert!(start.elapsed() >= Duration::from_millis(30) && start.elapsed() < Duration::from_secs(4));
         }
     }
