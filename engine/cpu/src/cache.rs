@@ -18,9 +18,7 @@ impl Cache {
         if let CacheLayout::Latent { latent, rope } = shape.layout {
             return Ok(Self::Latent(LatentCache::new(shape, latent + rope)));
         }
-        let cache = KeyValueCache::new(shape, element).map(Self::KeyValue);
-        let message = format!("there is no cache for {:?}", shape.layout);
-        cache.ok_or(BackendError::Device { operation: "allocate_cache", message })
+        KeyValueCache::new(shape, element).map(Self::KeyValue)
     }
 
     /// Copies one row in every layer. Places are `page * page_size + position in the page`.
@@ -43,8 +41,8 @@ impl Cache {
     }
 }
 
-/// Asks for the cache's memory in one piece and gives it back: the allocations that follow end the process if they
-/// fail, and a cache that is too large is to be an error.
+/// Asks for the cache's memory in one piece and gives it back: some of the allocations that follow end the process if they
+/// fail, and a cache that is too large is to be an error that says how large.
 fn reserve(shape: &CacheShape, element: CacheElement) -> Result<(), BackendError> {
     let element = match (element, shape.layout) {
         (CacheElement::F16, CacheLayout::KeyValue { .. }) => 2,

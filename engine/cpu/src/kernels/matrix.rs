@@ -15,6 +15,9 @@ use super::{
     simd::{LANES, Simd},
 };
 
+/// What memory for weights is asked for by.
+const LOAD: &str = "load_linear";
+
 /// A weight matrix `[rows, columns]` (output features, input features), packed for the kernels in its own format: no
 /// bit of a weight is changed, and the memory is that of the file, rounded up to 16 rows (Q4_K and Q5_K: 3 % more).
 pub struct QuantMatrix {
@@ -31,7 +34,7 @@ impl QuantMatrix {
     /// same values.
     ///
     /// # Errors
-    /// [`BackendError::WeightType`] for integer and boolean tensors.
+    /// [`BackendError::WeightType`] for integer and boolean tensors, [`BackendError::Memory`].
     ///
     /// # Panics
     /// If the tensor has no rows and columns, if its bytes do not fit its shape, or the part is not inside it.
@@ -44,18 +47,21 @@ impl QuantMatrix {
         let error = BackendError::WeightType { operation: "linear", kind };
         with_block_format!(
             kind,
-            Format => Ok(pack_blocks::<Format>(&file, part)),
-            with_plain_format!(kind, Format => Ok(pack_plain::<Format>(&file, part)), Err(error))
+            Format => pack_blocks::<Format>(&file, part),
+            with_plain_format!(kind, Format => pack_plain::<Format>(&file, part), Err(error))
         )
     }
 
     /// A matrix of `f32` values, row by row.
     ///
+    /// # Errors
+    /// [`BackendError::Memory`].
+    ///
     /// # Panics
     /// If there are not `rows * columns` values.
-    pub fn from_f32(rows: usize, columns: usize, values: &[f32]) -> Self {
+    pub fn from_f32(rows: usize, columns: usize, values: &[f32]) -> Result<Self, BackendError> {
         assert_eq!(values.len(), rows * columns, "values of a {rows} x {columns} matrix");
-        let mut matrix = Self::zeroed::<super::format::F32>(WeightType::F32, rows, columns);
+        let mut matrix = Self::zeroed::<super::format::F32>(WeightType::F32, rows, columns)?;
         let pairs = matrix.codes.values_mut::<[[f32; LANES]; 2]>();
         for (row, values) in values.chunks_exact(columns.max(1)).enumerate() {
             let panel = row / LANES * columns.div_ceil(2);
@@ -63,7 +69,7 @@ impl QuantMatrix {
                 pairs[panel + column / 2][column % 2][row % LANES] = *value;
             }
         }
-        matrix
+        Ok(matrix)
     }
 
     pub fn kind(&self) -> WeightType {
@@ -128,9 +134,10 @@ impl QuantMatrix {
         &self.codes.values::<F::Pair>()[panel * pairs..(panel + 1) * pairs]
     }
 
-    fn zeroed<F: Plain>(kind: WeightType, rows: usize, columns: usize) -> Self {
+    fn zeroed<F: Plain>(kind: WeightType, rows: usize, columns: usize) -> Result<Self, BackendError> {
         let pairs = rows.div_ceil(LANES) * columns.div_ceil(2);
-        Self { kind, rows, columns, codes: Buffer::zeroed::<F::Pair>(pairs), scales: Buffer::zeroed::<u8>(0) }
+        let (codes, scales) = (Buffer::zeroed::<F::Pair>(LOAD, pairs)?, Buffer::zeroed::<u8>(LOAD, 0)?);
+        Ok(Self { kind, rows, columns, codes, scales })
     }
 
     /// Packs values instead of codes, where a part begins or ends inside a block.
@@ -145,7 +152,7 @@ impl QuantMatrix {
             wide.row(index, &mut row);
             values.extend_from_slice(&row[offset..offset + part.columns.len()]);
         }
-        Ok(Self::from_f32(part.rows.len(), part.columns.len(), &values))
+        Self::from_f32(part.rows.len(), part.columns.len(), &values)
     }
 }
 
@@ -176,7 +183,7 @@ impl<'a> FileRows<'a> {
     }
 }
 
-fn pack_blocks<F: Block>(file: &FileRows<'_>, part: &MatrixPart<'_>) -> QuantMatrix {
+fn pack_blocks<F: Block>(file: &FileRows<'_>, part: &MatrixPart<'_>) -> Result<QuantMatrix, BackendError> {
     let MatrixPart { rows, columns, .. } = part;
     let (tiles, blocks) = (columns.len() / TILE, columns.len() / TILE / F::Scales::TILES);
     let panels = rows.len().div_ceil(LANES);
@@ -184,8 +191,8 @@ fn pack_blocks<F: Block>(file: &FileRows<'_>, part: &MatrixPart<'_>) -> QuantMat
         kind: file.kind,
         rows: rows.len(),
         columns: columns.len(),
-        codes: Buffer::zeroed::<F::Codes>(panels * tiles),
-        scales: Buffer::zeroed::<F::Scales>(panels * blocks),
+        codes: Buffer::zeroed::<F::Codes>(LOAD, panels * tiles)?,
+        scales: Buffer::zeroed::<F::Scales>(LOAD, panels * blocks)?,
     };
     let (codes, scales) = (matrix.codes.values_mut::<F::Codes>(), matrix.scales.values_mut::<F::Scales>());
     for (index, row) in rows.clone().enumerate() {
@@ -200,12 +207,12 @@ fn pack_blocks<F: Block>(file: &FileRows<'_>, part: &MatrixPart<'_>) -> QuantMat
             }
         }
     }
-    matrix
+    Ok(matrix)
 }
 
-fn pack_plain<F: Plain>(file: &FileRows<'_>, part: &MatrixPart<'_>) -> QuantMatrix {
+fn pack_plain<F: Plain>(file: &FileRows<'_>, part: &MatrixPart<'_>) -> Result<QuantMatrix, BackendError> {
     let MatrixPart { rows, columns, .. } = part;
-    let mut matrix = QuantMatrix::zeroed::<F>(file.kind, rows.len(), columns.len());
+    let mut matrix = QuantMatrix::zeroed::<F>(file.kind, rows.len(), columns.len())?;
     let pairs = matrix.pairs();
     let all = matrix.codes.values_mut::<F::Pair>();
     for (index, row) in rows.clone().enumerate() {
@@ -214,7 +221,7 @@ fn pack_plain<F: Plain>(file: &FileRows<'_>, part: &MatrixPart<'_>) -> QuantMatr
             F::set(&mut panel[column / 2], index % LANES, column % 2, element);
         }
     }
-    matrix
+    Ok(matrix)
 }
 
 struct BlockRow<'a, F> {

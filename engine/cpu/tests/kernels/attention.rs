@@ -192,7 +192,5 @@ fn what_lies_behind_a_sequence_in_its_last_page_is_never_read() {
 #[test]
 fn latents_have_no_keys_and_values() {
     let layout = CacheLayout::Latent { latent: 8, rope: 4 };
-    assert!(
-        KeyValueCache::new(&CacheShape { layers: 1, pages: 1, page_size: 16, layout }, CacheElement::F32).is_none()
-    );
+    assert!(KeyValueCache::new(&CacheShape { layers: 1, pages: 1, page_size: 16, layout }, CacheElement::F32).is_err());
 }

@@ -1,7 +1,7 @@
 //! Pages of keys and values.
 
 use bytemuck::Pod;
-use engine::backend::{Blocks, CacheLayout, CacheShape, Segment, StepInput};
+use engine::backend::{BackendError, Blocks, CacheLayout, CacheShape, Segment, StepInput};
 use half::f16;
 
 use crate::kernels::{
@@ -79,16 +79,21 @@ pub struct KeyValueColumns {
 }
 
 impl KeyValueCache {
-    /// Zeroed pages; `None` for a layout without keys and values per head.
-    pub fn new(shape: &CacheShape, element: CacheElement) -> Option<Self> {
-        let CacheLayout::KeyValue { heads, head_dimension: dimension } = shape.layout else { return None };
+    /// Zeroed pages. Errors: a layout without keys and values per head, no memory.
+    pub fn new(shape: &CacheShape, element: CacheElement) -> Result<Self, BackendError> {
+        let operation = "allocate_cache";
+        let CacheLayout::KeyValue { heads, head_dimension: dimension } = shape.layout else {
+            let message = format!("there is no cache of keys and values for {:?}", shape.layout);
+            return Err(BackendError::Device { operation, message });
+        };
         let vectors = shape.pages * heads * shape.page_size.div_ceil(LANES) * dimension.next_multiple_of(LANES);
         let zeroed = || match element {
-            CacheElement::F32 => Buffer::zeroed::<[f32; LANES]>(vectors),
-            CacheElement::F16 => Buffer::zeroed::<[u16; LANES]>(vectors),
+            CacheElement::F32 => Buffer::zeroed::<[f32; LANES]>(operation, vectors),
+            CacheElement::F16 => Buffer::zeroed::<[u16; LANES]>(operation, vectors),
         };
-        let layers = (0..shape.layers).map(|_| Layer { keys: zeroed(), values: zeroed() }).collect();
-        Some(Self { shape: *shape, element, heads, dimension, layers })
+        let layer = |_| Ok(Layer { keys: zeroed()?, values: zeroed()? });
+        let layers = (0..shape.layers).map(layer).collect::<Result<_, BackendError>>()?;
+        Ok(Self { shape: *shape, element, heads, dimension, layers })
     }
 
     pub fn element(&self) -> CacheElement {
