@@ -106,6 +106,18 @@ impl App {
         if self.draining.load(Ordering::Acquire) {
             return Health::Draining;
         }
+        self.condition()
+    }
+
+    /// Why the model could not be loaded, or why the engine cannot go on; also while the server drains.
+    pub fn failure(&self) -> Option<String> {
+        match self.condition() {
+            Health::Failed(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    fn condition(&self) -> Health {
         if let Some(reason) = self.failed.get() {
             return Health::Failed(reason.clone());
         }

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -19,24 +19,45 @@ use crate::routes::router;
 /// Serves every connection until it is told that what ran has ended; then until the open ones have closed. Dropping it
 /// drops them.
 pub async fn connections(listener: TcpListener, app: Arc<App>, drained: Arc<Notify>) {
-    let patience = app.settings.patience;
+    let (patience, most) = (app.settings.patience, app.settings.connections);
     let mut http = Builder::new(TokioExecutor::new()).http1_only();
     http.http1().timer(TokioTimer::new()).header_read_timeout(patience);
     let service = TowerToHyperService::new(router(app));
-    let (closing, mut open) = (watch::Sender::new(false), JoinSet::new());
-    loop {
-        tokio::select! {
-            stream = accept(&listener) => {
-                tame(&stream, patience);
-                open.spawn(connection(http.clone(), stream, service.clone(), closing.subscribe()));
+    let (closing, mut open, mut crowd) = (watch::Sender::new(false), JoinSet::new(), Crowd::default());
+    {
+        let mut next = pin!(accept(&listener));
+        loop {
+            tokio::select! {
+                stream = next.as_mut(), if open.len() < most => {
+                    next.set(accept(&listener));
+                    tame(&stream, patience);
+                    open.spawn(connection(http.clone(), stream, service.clone(), closing.subscribe()));
+                    crowd.tell(open.len(), most);
+                }
+                Some(_) = open.join_next() => {}
+                () = drained.notified() => break,
             }
-            Some(_) = open.join_next() => {}
-            () = drained.notified() => break,
         }
     }
     drop(listener);
     closing.send_replace(true);
     while open.join_next().await.is_some() {}
+}
+
+/// Tells the operator, seldom, that clients wait for a connection.
+#[derive(Default)]
+struct Crowd(Option<Instant>);
+
+impl Crowd {
+    const SILENCE: Duration = Duration::from_secs(60);
+
+    fn tell(&mut self, open: usize, most: usize) {
+        if open < most || self.0.is_some_and(|told| told.elapsed() < Self::SILENCE) {
+            return;
+        }
+        self.0 = Some(Instant::now());
+        tracing::warn!(open, "as many connections are open as may be; further ones wait (`ulimit -n` allows more)");
+    }
 }
 
 /// The next connection. Where the process has no room for one more, it waits for one to close.

@@ -54,6 +54,8 @@ pub struct Settings {
     /// How long a client may take over the head of a request, over the next piece of its body, and over reading what is
     /// sent; and how long a connection may rest between two requests.
     pub patience: Duration,
+    /// Most connections that are open at once; further ones wait until one ends.
+    pub connections: usize,
     /// Every setting of the program with its value and origin, for `/server_info`.
     pub report: Value,
 }
@@ -66,6 +68,7 @@ impl Default for Settings {
             shutdown_timeout: Duration::from_secs(30),
             keep_alive: Duration::from_secs(15),
             patience: Duration::from_secs(60),
+            connections: usize::MAX,
             report: Value::Object(serde_json::Map::new()),
         }
     }

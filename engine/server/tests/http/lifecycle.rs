@@ -65,6 +65,11 @@ async fn a_failed_engine_ends_requests_and_health() {
     let expected = json!({"status": "failed", "reason": "rank 1 stalled"});
     assert_eq!(health(&server).await, (StatusCode::SERVICE_UNAVAILABLE, expected));
     server.idle().await;
+    // The program that ends says it too.
+    server.stop.notify_one();
+    let Server { task, app, .. } = server;
+    tokio::time::timeout(Duration::from_secs(5), task).await.unwrap().unwrap();
+    assert_eq!(app.failure().as_deref(), Some("rank 1 stalled"));
 }
 
 #[tokio::test]
