@@ -56,6 +56,7 @@ fn pipes_are_refused_wherever_a_file_is_named() {
         vec!["plan", &model],
         vec!["serve", &gguf],
         vec!["plan", TINY, "--speculative-draft-model-path", &model],
+        vec!["bench", "eagle3", "--model", TINY, "--speculative-draft-model-path", "nowhere", "--prompts", &plain],
         vec!["tune", "--from", &plain],
         vec!["tune", "--from", "engine/tests/data/tuning/two-h200.json", "--out", &plain],
         [&dummy[..], &["--chat-template", &plain]].concat(),

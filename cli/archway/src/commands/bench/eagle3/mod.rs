@@ -12,7 +12,7 @@ use engine::types::{RequestEvent, SamplingParams};
 use engine_server::service::Service;
 use serde::Serialize;
 
-use self::prompts::prompts;
+use self::prompts::{entries, prompts};
 use self::report::{Report, Runs};
 use super::bounds::{COUNTS, LENGTHS, WARMUPS, within};
 use crate::generate::Run;
@@ -88,11 +88,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             "--simulate-accept-length {length}: {drafted} drafted tokens give {most} at most"
         );
     }
-    let plain = loader::prepare(&without_speculation(&options))?.load()?;
-    let speculative = loader::prepare(&options)?.load()?;
-    let mut prompts = prompts(arguments, &plain)?;
-    prompts.truncate(arguments.num_prompts.unwrap_or(usize::MAX));
-    ensure!(!prompts.is_empty(), "there are no prompts");
+    // What is wrong is said before anything takes time.
+    let mut entries = entries(arguments)?;
+    entries.truncate(arguments.num_prompts.unwrap_or(usize::MAX));
+    ensure!(!entries.is_empty(), "there are no prompts");
+    let prepared = (loader::prepare(&without_speculation(&options))?, loader::prepare(&options)?);
+    let (plain, speculative) = (prepared.0.load()?, prepared.1.load()?);
+    let prompts = prompts(arguments, &entries, &plain)?;
     let runs = measure_in_turns(arguments, [("plain", &plain), ("speculative", &speculative)], &prompts)?;
     Report::new(arguments, &speculative, runs).print(arguments.json)?;
     Ok(ExitCode::SUCCESS)

@@ -8,23 +8,28 @@ use serde_json::{Value, json};
 
 use super::Arguments;
 
-/// Token ids of every prompt; texts go through the chat template.
-pub(super) fn prompts(arguments: &Arguments, service: &Service) -> Result<Vec<Vec<u32>>> {
-    let Some(path) = &arguments.prompts else {
-        let questions = [
-            "Explain how a bicycle stays upright.",
-            "Write a Python function that counts the words in a text.",
-            "Summarise the plot of Romeo and Juliet in five sentences.",
-            "A train leaves at 9:40 and arrives at 13:05. How long is the journey? Show your steps.",
-        ];
-        return questions.into_iter().map(|text| encode(service, text)).collect();
-    };
+/// What is asked where nobody says.
+const QUESTIONS: [&str; 4] = [
+    "Explain how a bicycle stays upright.",
+    "Write a Python function that counts the words in a text.",
+    "Summarise the plot of Romeo and Juliet in five sentences.",
+    "A train leaves at 9:40 and arrives at 13:05. How long is the journey? Show your steps.",
+];
+
+/// The prompts that are asked for, as they are written.
+pub(super) fn entries(arguments: &Arguments) -> Result<Vec<Value>> {
+    let Some(path) = &arguments.prompts else { return Ok(QUESTIONS.map(Value::from).to_vec()) };
     let name = path.display();
     let text = read_bounded_text(path).with_context(|| format!("{name} cannot be read"))?;
-    let list: Vec<Value> = serde_json::from_str(&text).with_context(|| format!("{name} is not a JSON list"))?;
+    serde_json::from_str(&text).with_context(|| format!("{name} is not a JSON list"))
+}
+
+/// Token ids of every prompt; texts go through the chat template.
+pub(super) fn prompts(arguments: &Arguments, entries: &[Value], service: &Service) -> Result<Vec<Vec<u32>>> {
+    let file = arguments.prompts.as_ref().map_or("the questions".to_owned(), |path| path.display().to_string());
     let read =
-        |(index, entry): (usize, &Value)| entry_ids(service, entry).with_context(|| format!("{name}: entry {index}"));
-    list.iter().enumerate().map(read).collect()
+        |(index, entry): (usize, &Value)| entry_ids(service, entry).with_context(|| format!("{file}: entry {index}"));
+    entries.iter().enumerate().map(read).collect()
 }
 
 fn entry_ids(service: &Service, entry: &Value) -> Result<Vec<u32>> {
