@@ -47,7 +47,7 @@ fn share_of_host(memory: u64, request: &PlanRequest) -> String {
 
 fn on_cpu(memory: &MemoryPlan, request: &PlanRequest, (missing, cache): (u64, u64)) -> Vec<String> {
     let mut remedies = vec![
-        "end other programs or raise the container's memory limit".to_owned(),
+        "end other programs or raise the memory limit of the container, the service or the shell".to_owned(),
         "use a smaller or quantised model".to_owned(),
     ];
     // Each rank has its own activations and buffers, and all of them share one memory.

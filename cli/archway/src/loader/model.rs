@@ -29,13 +29,16 @@ pub struct Planned {
     /// What the plan was made for, to make another where a part of it fails its self-test.
     request: PlanRequest,
     wanted: Wanted,
+    /// Its files are open, its weights are not read.
+    model: Model,
     capacity: Capacity,
     speculation: Option<Speculation>,
     options: Options,
     devices: Devices,
 }
 
-/// Reads the model's shape and plans.
+/// Reads the model's shape, plans, and opens its files. Errors: those of a plan; weights, a tokenizer or defaults that are not
+/// there, are cut off or cannot be read.
 pub fn prepare(model: &str, options: &Options) -> Result<Planned> {
     let wanted = Wanted::read(model, options)?;
     let devices = Devices::choose(options, &wanted.config)?;
@@ -45,7 +48,19 @@ pub fn prepare(model: &str, options: &Options) -> Result<Planned> {
     let request = wanted.request(machine, speculation.as_ref(), options)?;
     let plan = plan(&request)?;
     let capacity = capacity::of(options, &plan, &wanted.config, (wanted.context, kind.sizes()))?;
-    Ok(Planned { plan, request, wanted, capacity, speculation, options: options.clone(), devices })
+    let model = open(&wanted, options)?;
+    Ok(Planned { plan, request, wanted, model, capacity, speculation, options: options.clone(), devices })
+}
+
+fn open(wanted: &Wanted, options: &Options) -> Result<Model> {
+    let mut model = open_model(&wanted.path, &open_options(options))?;
+    if let Err(error) = check_defaults(&model.generation) {
+        bail!("generation_config.json beside the weights: {}; fix it, or remove it", error.message);
+    }
+    if let Some(tokenizer) = &wanted.tokenizer {
+        model.tokenizer = Some(Arc::clone(tokenizer));
+    }
+    Ok(model)
 }
 
 /// The plan of a request. Errors: it is refused, or nothing can compute the model.
@@ -69,17 +84,10 @@ fn plan(request: &PlanRequest) -> Result<Plan> {
 impl Planned {
     /// Loads the weights and starts the engine.
     pub fn load(mut self) -> Result<Service> {
-        let mut model = open_model(&self.wanted.path, &open_options(&self.options))?;
-        if let Err(error) = check_defaults(&model.generation) {
-            bail!("generation_config.json beside the weights: {}; fix it, or remove it", error.message);
-        }
-        if let Some(tokenizer) = &self.wanted.tokenizer {
-            model.tokenizer = Some(Arc::clone(tokenizer));
-        }
-        let template = model.chat_template.take().map(TemplatePool::start).transpose()?;
+        let template = self.model.chat_template.take().map(TemplatePool::start).transpose()?;
         let counters = Arc::new(CallCounters::default());
         let executor = loop {
-            match self.executor(&model, &counters) {
+            match self.executor(&counters) {
                 Ok(executor) => break executor,
                 Err(error) => match error.downcast_ref::<SelfTestFailure>() {
                     Some(failure) => self.plan_around(failure)?,
@@ -88,19 +96,20 @@ impl Planned {
             }
         };
         let histograms = Arc::new(Histograms::default());
-        let text: Arc<dyn TextPipeline> = match &model.tokenizer {
+        let text: Arc<dyn TextPipeline> = match &self.model.tokenizer {
             Some(tokenizer) => Arc::new(TokenizerText(Arc::clone(tokenizer))),
             None => Arc::new(NoText),
         };
-        let engine = Engine::start(Box::new(executor), text, Arc::clone(&histograms) as _, self.engine_config(&model))?;
-        let codec = ModelCodec { tokenizer: model.tokenizer, template, vocabulary: self.capacity.vocabulary };
+        let engine = Engine::start(Box::new(executor), text, Arc::clone(&histograms) as _, self.engine_config())?;
+        let codec =
+            ModelCodec { tokenizer: self.model.tokenizer.clone(), template, vocabulary: self.capacity.vocabulary };
         Ok(Service {
             model: self.card(),
             backend: Arc::new(engine.clone()),
             codec: Arc::new(codec),
             plan: Arc::new(ServedPlan::new(self.plan, counters, engine)),
             histograms,
-            defaults: model.generation,
+            defaults: self.model.generation,
         })
     }
 
@@ -122,12 +131,12 @@ impl Planned {
         Ok(())
     }
 
-    fn executor(&self, model: &Model, counters: &Arc<CallCounters>) -> Result<RanksExecutor> {
+    fn executor(&self, counters: &Arc<CallCounters>) -> Result<RanksExecutor> {
         let ranks = self.plan.tensor_parallel;
         let deadline = Duration::from_secs(self.options.step_timeout.unwrap_or(120));
         let config = RanksConfig {
             model: Arc::new(self.wanted.config.clone()),
-            weights: Arc::clone(&model.source),
+            weights: Arc::clone(&self.model.source),
             capacity: self.capacity,
             logit_rows: self.devices.kind().sizes().logit_rows,
             plan: Arc::new(self.plan.collectives()),
@@ -142,12 +151,12 @@ impl Planned {
         executor
     }
 
-    fn engine_config(&self, model: &Model) -> EngineConfig {
+    fn engine_config(&self) -> EngineConfig {
         let default = EngineConfig::default();
         // The server counts who may wait; the engine's own bound must not be smaller.
         let waiting = self.options.max_num_queued_reqs.unwrap_or(default.max_waiting);
         EngineConfig {
-            end_tokens: model.config.eos_tokens.clone().into(),
+            end_tokens: self.model.config.eos_tokens.clone().into(),
             max_waiting: waiting.saturating_add(self.capacity.slots),
             max_choices: self.options.max_outputs.unwrap_or(default.max_choices),
             speculation: self.speculation.as_ref().map(|own| PaceSettings {
