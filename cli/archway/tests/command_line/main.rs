@@ -1,5 +1,6 @@
 //! The binary from outside: what it prints, where, and how it ends.
 
+mod night;
 mod server;
 mod templates;
 

@@ -1,7 +1,9 @@
 //! `archway serve`.
 
-use std::future::Future;
-use std::io::IsTerminal;
+mod limits;
+mod log;
+mod orders;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,21 +15,19 @@ use anyhow::{Context, Result};
 use clap::Args;
 use engine_server::app::App;
 use engine_server::settings::{Limits, Settings};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::loader;
 use crate::settings::{LogLevel, Options, Resolved, SchedulingPolicy, resolve};
 
-/// Open files that a server asks for at most.
-const MOST_FILES: u64 = 1 << 16;
+/// Threads beside those that serve connections: they load the model, render and tokenise.
+const OTHER_THREADS: usize = 4;
 
 /// Serve a model over HTTP.
 ///
 /// Prints the address on stdout when the server listens. The model loads after that: /health answers 503 until it is
-/// ready. SIGTERM finishes what runs and stops.
+/// ready. SIGTERM, SIGINT and SIGHUP finish what runs and stop; a second one aborts it.
 #[derive(Args)]
 pub struct Arguments {
     /// Model: a folder in Hugging Face layout, a .gguf file, or a config.json.
@@ -49,18 +49,19 @@ impl Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let settings = resolve(&arguments.options()?, arguments.config.as_deref())?;
-    log(settings.options.log_level.unwrap_or(LogLevel::Info))?;
-    raise_open_files();
+    log::start(settings.options.log_level.unwrap_or(LogLevel::Info))?;
+    let connections = limits::connections()?;
     let prepared = loader::prepare(&settings.options)?;
     eprintln!("{}\n", prepared.plan());
     let threads = settings.options.http_threads.map_or_else(default_threads, |threads| threads.max(1) as usize);
+    limits::ensure_threads(threads + OTHER_THREADS)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
         .thread_name("http")
         .enable_all()
         .build()
         .context("the server's threads cannot start")?;
-    let result = runtime.block_on(serve(&settings, prepared));
+    let result = runtime.block_on(serve(&settings, prepared, connections));
     // A load that was cut short must not hold up the end.
     runtime.shutdown_background();
     result
@@ -70,36 +71,13 @@ fn default_threads() -> usize {
     available_parallelism().map_or(1, usize::from).min(4)
 }
 
-/// Lets the process have as many open files as it may, up to [`MOST_FILES`]: a connection is one, and shells begin with
-/// 1024, fewer than the queue has places.
-fn raise_open_files() {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let wanted = maximum.map_or(MOST_FILES, |maximum| maximum.min(MOST_FILES));
-    if current.is_some_and(|current| current < wanted)
-        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum })
-    {
-        tracing::warn!(%error, "the limit of open files stays as it is: {current:?}");
-    }
-}
-
-/// Events go to stderr. `RUST_LOG` is the usual way to ask for parts of them.
-fn log(level: LogLevel) -> Result<()> {
-    let word = serde_json::to_value(level)?;
-    let default = word.as_str().unwrap_or("info");
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
-    let terminal = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(terminal).init();
-    Ok(())
-}
-
-async fn serve(settings: &Resolved, prepared: loader::Prepared) -> Result<ExitCode> {
+async fn serve(settings: &Resolved, prepared: loader::Prepared, connections: usize) -> Result<ExitCode> {
     let options = &settings.options;
     let (listener, address) = listen(options).await?;
-    let app = App::new(server_settings(settings));
+    let app = App::new(Settings { connections, ..server_settings(settings) });
     let (stop, stopped) = oneshot::channel();
     let (hurry, hurried) = oneshot::channel();
-    let signals = tokio::spawn(signals(stop, hurry)?);
+    let signals = tokio::spawn(orders::signals(stop, hurry)?);
     let mut server = tokio::spawn(engine_server::serve(listener, Arc::clone(&app), told(stopped), told(hurried)));
     println!("http://{address}");
     tracing::info!(%address, "listening; loading the model");
@@ -121,7 +99,13 @@ async fn serve(settings: &Resolved, prepared: loader::Prepared) -> Result<ExitCo
     ended.context("the server failed")?;
     signals.abort();
     tracing::info!("stopped");
-    Ok(ExitCode::SUCCESS)
+    Ok(match app.failure() {
+        None => ExitCode::SUCCESS,
+        Some(reason) => {
+            eprintln!("error: the engine failed while it served: {reason}");
+            ExitCode::from(1)
+        }
+    })
 }
 
 async fn listen(options: &Options) -> Result<(TcpListener, SocketAddr)> {
@@ -135,21 +119,6 @@ async fn listen(options: &Options) -> Result<(TcpListener, SocketAddr)> {
         tracing::warn!(%address, "reachable from other machines without a key; set --api-key, or listen on 127.0.0.1");
     }
     Ok((listener, address))
-}
-
-/// The first SIGTERM or SIGINT stops, the second hurries.
-fn signals(stop: oneshot::Sender<()>, hurry: oneshot::Sender<()>) -> Result<impl Future<Output = ()>> {
-    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be handled")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be handled")?;
-    Ok(async move {
-        for order in [stop, hurry] {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            let _told = order.send(());
-        }
-    })
 }
 
 /// Waits for an order; one that can never come is never obeyed.

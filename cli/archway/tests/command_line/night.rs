@@ -1,0 +1,142 @@
+//! What goes wrong while nobody looks: the disk is full, the terminal is gone, limits are tight, a copy has not ended.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::server::Server;
+use crate::{archway, run};
+
+const TINY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../engine/tests/config/llama-tiny.json");
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/qwen2-tiny");
+
+/// The program, started by a shell that has said something first.
+fn after(said: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{said}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_archway")]);
+    shell
+}
+
+/// The log of a server grows until the disk is full, and whoever reads it can go first.
+#[test]
+fn a_log_that_cannot_be_written_ends_nothing() {
+    let (reader, lost) = std::io::pipe().unwrap();
+    drop(reader);
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    for stderr in [Stdio::from(full), Stdio::from(lost)] {
+        let mut program = archway();
+        program.env("RUST_LOG", "debug").stderr(stderr);
+        let mut server = Server::of(program, &["--mock-engine", "--served-model-name", "m"]);
+        server.ready();
+        let mut answer = String::new();
+        let body = r#"{"model":"m","prompt":"abc","max_tokens":3,"ignore_eos":true}"#;
+        server.complete(body).read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        server.signal(Signal::TERM);
+        assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    }
+}
+
+#[test]
+fn a_closed_terminal_lets_answers_end_and_nohup_is_heeded() {
+    let arguments = ["--mock-engine", "--mock-interval", "20", "--served-model-name", "m"];
+    let body = r#"{"model":"m","prompt":"abc","max_tokens":20,"ignore_eos":true}"#;
+    for ignored in [false, true] {
+        let program = if ignored { after("trap '' HUP") } else { archway() };
+        let mut server = Server::of(program, &arguments);
+        server.ready();
+        let mut stream = server.complete(body);
+        sleep(Duration::from_millis(100));
+        server.signal(Signal::HUP);
+        sleep(Duration::from_millis(50));
+        let health = server.get("/health");
+        assert!(health.contains(if ignored { r#""status":"ok""# } else { r#""status":"draining""# }), "{health}");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.contains(r#""completion_tokens":20"#), "{answer}");
+        if ignored {
+            server.signal(Signal::INT);
+        }
+        assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    }
+}
+
+/// Ctrl-Z, a paused container: time in which nothing runs is nobody's fault.
+#[test]
+fn a_server_that_was_stopped_for_longer_than_a_step_may_take_goes_on() {
+    let arguments = ["--device", "cpu", "--load-format", "dummy", "-tp", "2", "--step-timeout", "1"];
+    let server = Server::run(&[&[TINY], &arguments[..]].concat());
+    server.ready();
+    let body = r#"{"model":"llama-tiny","prompt":[1,2,3,4],"max_tokens":400,"n":64,"ignore_eos":true,"stream":true}"#;
+    let mut stream = server.complete(body);
+    // It is in the middle of its answer.
+    let mut begin = [0; 4096];
+    stream.read_exact(&mut begin).unwrap();
+    for _ in 0..2 {
+        server.signal(Signal::STOP);
+        sleep(Duration::from_millis(1500));
+        server.signal(Signal::CONT);
+        sleep(Duration::from_millis(20));
+    }
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).unwrap();
+    assert!(
+        rest.contains("data: [DONE]") && !rest.contains("\"error\""),
+        "{}",
+        &rest[rest.len().saturating_sub(500)..]
+    );
+    assert!(server.get("/health").starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn a_model_that_is_not_all_there_is_refused_before_anybody_is_told_the_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = |name: &str| {
+        fs::copy(Path::new(GOLDEN).join(name), folder.path().join(name)).unwrap();
+    };
+    copy("config.json");
+    let path = folder.path().to_str().unwrap();
+    let refused = |named: &str| {
+        let (code, out, err) = run(&["serve", path, "--device", "cpu", "--port", "0"]);
+        assert_eq!((code, out.as_str()), (2, ""), "{err}");
+        assert!(err.contains(named) && !err.contains("panicked"), "{named}: {err}");
+    };
+    refused("has no weights");
+    copy("model.safetensors");
+    let weights = File::options().write(true).open(folder.path().join("model.safetensors")).unwrap();
+    weights.set_len(weights.metadata().unwrap().len() / 2).unwrap();
+    refused("model.safetensors");
+    weights.set_len(0).unwrap();
+    refused("model.safetensors");
+    copy("model.safetensors");
+    fs::write(folder.path().join("tokenizer.json"), "{\"version\": \"1.0\",").unwrap();
+    refused("tokenizer.json");
+}
+
+#[test]
+fn limits_too_tight_for_a_server_are_named() {
+    let output = after("ulimit -n 40").args(["serve", "--mock-engine", "--port", "0"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("the limit of open files is 40"), "{said}");
+    // A plan counts on no more memory than may be mapped.
+    let plan = |said: &str| {
+        let output = after(said).args(["plan", TINY, "--json"]).output().unwrap();
+        let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        plan["memory"]["device"].as_u64().unwrap()
+    };
+    let bounded = plan("ulimit -v 900000");
+    assert!(bounded < 900_000 << 10 && bounded > 100_000 << 10, "{bounded}");
+}
+
+#[test]
+fn a_wrong_wish_for_the_log_is_named() {
+    let mut program = archway();
+    let output = program.env("RUST_LOG", "a=b=c").args(["serve", "--mock-engine", "--port", "0"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("RUST_LOG is `a=b=c`"), "{said}");
+}
