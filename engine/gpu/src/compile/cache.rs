@@ -33,7 +33,7 @@ impl Cache {
         (compiled.compiler == compiler).then_some(compiled)
     }
 
-    /// Errors: the folder cannot be written.
+    /// Errors: the folder cannot be written, or the disk is full; nothing is left behind then.
     pub fn put(&self, recipe: &str, compiled: &Compiled) -> Result<(), CompileError> {
         let path = self.path(recipe, &compiled.compiler);
         let error = |error| CompileError::File { path: path.clone(), error };
@@ -44,6 +44,30 @@ impl Cache {
             file.write_all(&compiled.to_bytes())?;
             std::fs::rename(&temporary, &path)
         };
-        write().map_err(error)
+        write().map_err(|cause| {
+            // What is cut off would keep the disk full.
+            let _gone = std::fs::remove_file(&temporary);
+            error(cause)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_written_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(folder.path().join("kernels"));
+        let compiled = Compiled { cubin: vec![7; 100], compiler: "NVRTC 13.0".into(), resources: Vec::new() };
+        cache.put("recipe", &compiled).unwrap();
+        assert_eq!(cache.get("recipe", "NVRTC 13.0"), Some(compiled.clone()));
+        // A folder with something in it stands where the file belongs.
+        std::fs::create_dir_all(cache.path("other", "NVRTC 13.0").join("full")).unwrap();
+        let error = cache.put("other", &compiled).unwrap_err().to_string();
+        assert!(error.contains("other-NVRTC-13-0.cubin"), "{error}");
+        assert_eq!(std::fs::read_dir(cache.folder()).unwrap().count(), 2, "the file, and the folder");
+        assert_eq!(cache.get("other", "NVRTC 13.0"), None);
     }
 }

@@ -1,9 +1,12 @@
 //! Where a cubin comes from: a pack, the cache, or the compiler.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::{Cache, CompileError, CompileTarget, Compiled, Nvrtc, Pack, Unit};
+
+/// Whether it was said that compiled units cannot be kept: once, and not for each of dozens.
+static UNKEPT: AtomicBool = AtomicBool::new(false);
 
 /// Where a unit came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +41,9 @@ impl Provider {
         let compiled = compiler.compile(unit, &self.target)?;
         if let Some(cache) = &self.cache
             && let Err(error) = cache.put(&recipe, &compiled)
+            && !UNKEPT.swap(true, Ordering::Relaxed)
         {
-            tracing::warn!(%error, "the compiled kernels are not kept");
+            tracing::warn!(%error, "compiled kernels are not kept, so every start compiles them; make room, or let the folder be written");
         }
         Ok((compiled, Origin::Compiler))
     }
