@@ -163,21 +163,31 @@ fn attention_parts(config: &ModelConfig, ranks: usize) -> Vec<Part> {
 
 /// Bytes of one rank's weights: from the files' size where they are there, else from the shapes.
 pub(super) fn rank_weights(request: &PlanRequest) -> u64 {
+    let (sharded, replicated) = counted_weights(request);
     let ranks = request.tensor_parallel as u64;
-    let bytes = |part: &Part| part_bytes(part, &request.config, request.activation_bytes);
-    let counted = parts(&request.config, request.tensor_parallel);
-    let sharded: u64 = counted.iter().filter(|part| !part.replicated).map(bytes).sum();
-    let replicated: u64 = counted.iter().filter(|part| part.replicated).map(bytes).sum();
     match request.weight_bytes {
         Some(total) => total.saturating_sub(replicated).div_ceil(ranks) + replicated.min(total),
         None => sharded.div_ceil(ranks) + replicated,
     }
 }
 
+/// Bytes from the shapes: those of which each rank holds a part, over all ranks, and those that each holds whole.
+fn counted_weights(request: &PlanRequest) -> (u64, u64) {
+    let counted = parts(&request.config, request.tensor_parallel);
+    let bytes = |replicated: bool| -> u64 {
+        let own = counted.iter().filter(|part| part.replicated == replicated);
+        own.map(|part| part_bytes(part, &request.config, request.activation_bytes)).sum()
+    };
+    (bytes(false), bytes(true))
+}
+
 /// Bytes of one rank's weights that a pass over so many tokens of one sequence reads: of the experts those that the
-/// tokens choose, as if each chose at random.
+/// tokens choose, as if each chose at random. Files that are larger or smaller than their shapes say are so in every part.
 pub(super) fn active_bytes(request: &PlanRequest, tokens: usize) -> f64 {
     let config = &request.config;
+    let (sharded, replicated) = counted_weights(request);
+    let shapes = sharded as f64 / request.tensor_parallel as f64 + replicated as f64;
+    let scale = request.weight_bytes.map_or(1.0, |_| rank_weights(request) as f64 / shapes.max(1.0));
     let counted = parts(config, request.tensor_parallel);
     let bytes = counted.iter().map(|part| {
         let share = if part.replicated { 1.0 } else { 1.0 / request.tensor_parallel as f64 };
@@ -192,7 +202,7 @@ pub(super) fn active_bytes(request: &PlanRequest, tokens: usize) -> f64 {
         };
         part_bytes(part, config, request.activation_bytes) as f64 * share * used
     });
-    bytes.sum()
+    scale * bytes.sum::<f64>()
 }
 
 fn part_bytes(part: &Part, config: &ModelConfig, plain: usize) -> u64 {

@@ -62,28 +62,28 @@ impl Prediction {
         let draft_pass = draft_bytes / rate + DRAFT_PASS + 4.0 * meeting(1, shape.draft_hidden);
         let draft_seconds = shape.steps as f64 * draft_pass;
         let (decode_seconds, verify_seconds) = (pass(1), pass(shape.verify_tokens));
-        let assumptions = vec![
+        let mut assumptions = vec![format!(
+            "one sequence, {:.0} GB/s of each device's memory, every weight read once a pass at {READ_SHARE} of it, {:.0} us \
+             a layer and {:.0} us a draft pass besides",
+            bandwidth / 1e9,
+            1e6 * LAYER,
+            1e6 * DRAFT_PASS
+        )];
+        assumptions.extend(meetings.basis().map(|basis| {
             format!(
-                "one sequence, {:.0} GB/s of each device's memory, every weight read once a pass at {READ_SHARE} of it, {:.0} us \
-                 a layer and {:.0} us a draft pass besides",
-                bandwidth / 1e9,
-                1e6 * LAYER,
-                1e6 * DRAFT_PASS
-            ),
-            format!(
-                "{calls} meetings of the ranks in a pass: {:.1} us each in a decode, {:.1} in a verify, {}",
+                "{calls} meetings of the ranks in a pass: {:.1} us each in a decode, {:.1} in a verify, {basis}",
                 1e6 * meeting(1, request.config.hidden),
                 1e6 * meeting(shape.verify_tokens, request.config.hidden),
-                meetings.basis()
-            ),
-            format!(
-                "a decode reads {:.2} GB a rank of {:.2} GB; a verify of {} tokens {:.2} GB (experts differ by token)",
-                active_bytes(request, 1) / 1e9,
-                rank_weights(request) as f64 / 1e9,
-                shape.verify_tokens,
-                active_bytes(request, shape.verify_tokens) / 1e9
-            ),
-        ];
+            )
+        }));
+        assumptions.push(format!(
+            "a decode reads {:.2} GB a rank of {:.2} GB; a verify of {} tokens {:.2} GB{}",
+            active_bytes(request, 1) / 1e9,
+            rank_weights(request) as f64 / 1e9,
+            shape.verify_tokens,
+            active_bytes(request, shape.verify_tokens) / 1e9,
+            if request.config.moe.is_some() { " (experts differ by token)" } else { "" }
+        ));
         let break_even = (verify_seconds + draft_seconds + CYCLE) / (decode_seconds + STEP);
         Some(Self { decode_seconds, verify_seconds, draft_seconds, break_even, assumptions })
     }
@@ -140,11 +140,12 @@ impl Meetings {
         }
     }
 
-    fn basis(&self) -> &'static str {
+    /// None where nobody meets.
+    fn basis(&self) -> Option<&'static str> {
         match self {
-            Self::None => "one rank",
-            Self::Measured(_) => "measured",
-            Self::Assumed(_) => "assumed and not measured",
+            Self::None => None,
+            Self::Measured(_) => Some("measured"),
+            Self::Assumed(_) => Some("assumed and not measured"),
         }
     }
 }

@@ -81,6 +81,24 @@ fn break_even_is_predicted_with_its_assumptions() {
     assert_eq!(build(&plain).unwrap().prediction, None);
 }
 
+/// A file of four bits where the shapes say sixteen: no pass reads more than there is, and one rank meets nobody.
+#[test]
+fn a_prediction_rests_on_the_size_of_the_files() {
+    let speculation = story(AllReduceChoice::Auto).speculation;
+    let request = PlanRequest {
+        speculation,
+        ..PlanRequest::new("8b", shape("llama-3.1-8b.json"), gpus("h200", 1, &GpuFacts::default()))
+    };
+    let predict = |request: &PlanRequest| build(request).unwrap().prediction.unwrap();
+    let (plain, quantised) =
+        (predict(&request), predict(&PlanRequest { weight_bytes: Some(4_500_000_000), ..request }));
+    assert!(quantised.decode_seconds < 0.5 * plain.decode_seconds, "{plain:?} {quantised:?}");
+    let said = quantised.assumptions.join("\n");
+    assert!(said.contains("of 4.50 GB; a verify") && !said.contains("meetings") && !said.contains("experts"), "{said}");
+    let read: f64 = said.split("a decode reads ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok()).unwrap();
+    assert!((4.0..=4.5).contains(&read), "{said}");
+}
+
 #[test]
 fn parameters_and_memory_are_those_that_the_models_are_known_for() {
     let kimi = parameters(&shape("kimi-k2.5.json")) as f64;
