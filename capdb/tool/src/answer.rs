@@ -61,7 +61,8 @@ fn question(answer: &Answer) -> String {
         None => "multicast not known",
     };
     let known = if answer.resolved.arch.is_some() { "" } else { " (no record)" };
-    format!("{}{known}, {} ranks on {topology}, {multicast}, {message}", answer.resolved.id, shape.world_size)
+    let ranks = if shape.world_size == 1 { "1 rank".to_owned() } else { format!("{} ranks", shape.world_size) };
+    format!("{}{known}, {ranks} on {topology}, {multicast}, {message}", answer.resolved.id)
 }
 
 fn reason(text: &mut String, line: &ReasonLine, index: &Index) {

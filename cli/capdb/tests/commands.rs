@@ -332,3 +332,9 @@ fn schemas_are_checked_against_those_of_another_checkout() {
     let against = capdb(&["schema", "--schemas", &schemas, "--check", "--against", &path]);
     assert_eq!(against.status.code(), Some(1), "{against:?}");
 }
+
+#[test]
+fn one_rank_is_no_ranks() {
+    let said = text(&capdb(&["explain", "--gpu", "h200", "--world-size", "1", "--message", "1MiB"]).stdout);
+    assert!(said.contains("h200, 1 rank on nvswitch"), "{said}");
+}
