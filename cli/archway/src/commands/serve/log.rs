@@ -9,7 +9,7 @@ use tracing_subscriber::EnvFilter;
 use crate::settings::LogLevel;
 
 /// Events go to stderr. `RUST_LOG` is the usual way to ask for parts of them. What cannot be written, because the disk is
-/// full or the reader has gone, is lost, and the server goes on. Errors: a `RUST_LOG` that is no filter.
+/// full or the reader has gone, is lost, and the server goes on. Errors: a `RUST_LOG` that is not a filter.
 pub fn start(level: LogLevel) -> Result<()> {
     let filter = match env::var_os(EnvFilter::DEFAULT_ENV).filter(|wish| !wish.is_empty()) {
         Some(wish) => parse(&wish.to_string_lossy())?,
@@ -31,7 +31,7 @@ pub fn start(level: LogLevel) -> Result<()> {
 fn parse(wish: &str) -> Result<EnvFilter> {
     EnvFilter::try_new(wish).with_context(|| {
         format!(
-            "{} is `{wish}`, which is no filter; give a level (`debug`), parts of the program with levels \
+            "{} is `{wish}`, which is not a filter; give a level (`debug`), parts of the program with levels \
              (`info,engine_server=debug`), or unset it",
             EnvFilter::DEFAULT_ENV
         )
@@ -43,9 +43,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_filter_is_named() {
+    fn what_is_not_a_filter_is_named() {
         assert!(parse("info,engine_server=debug").is_ok() && parse("off").is_ok());
         let said = format!("{:#}", parse("a=b=c").unwrap_err());
-        assert!(said.starts_with("RUST_LOG is `a=b=c`, which is no filter"), "{said}");
+        assert!(said.starts_with("RUST_LOG is `a=b=c`, which is not a filter"), "{said}");
     }
 }
