@@ -30,14 +30,14 @@ fn name() -> Option<String> {
 }
 
 /// Bytes that are free for this process: of the machine, of its control groups, and of its address space where that is
-/// bounded (`ulimit -v`).
+/// bounded (`ulimit -v`). Of that a half: mapped files, stacks and what the allocator reserves take from it too.
 fn memory() -> u64 {
     let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
     let machine = kilobytes(&read("/proc/meminfo"), "MemAvailable:");
     let group = group(Path::new(GROUPS), &read("/proc/self/cgroup"));
     let space = getrlimit(Resource::As).current.map(|limit| {
         let mapped = kilobytes(&read("/proc/self/status"), "VmSize:");
-        limit.saturating_sub(mapped.unwrap_or(0))
+        limit.saturating_sub(mapped.unwrap_or(0)) / 2
     });
     [machine, group, space].into_iter().flatten().min().unwrap_or(ASSUMED_MEMORY)
 }

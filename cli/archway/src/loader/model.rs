@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
+use engine::backend::BackendError;
 use engine::collective::CallCounters;
-use engine::executor::{Capacity, LoadProgress, RanksConfig, RanksExecutor, Speculation};
+use engine::executor::{Capacity, LoadProgress, RanksConfig, RanksExecutor, Speculation, StartError};
 use engine::load::{Model, open_model};
+use engine::model::ModelError;
 use engine::plan::{Plan, PlanRequest, PlanVerdict};
 use engine::runner::{Engine, EngineConfig, NoText, TextPipeline, TokenizerText};
 use engine::spec::PaceSettings;
@@ -81,6 +83,17 @@ fn plan(request: &PlanRequest) -> Result<Plan> {
     Ok(plan)
 }
 
+/// What to do where memory that the plan counted on is not there.
+fn with_advice(error: Error) -> Error {
+    match error.downcast_ref::<StartError>() {
+        Some(StartError::Model { error: ModelError::Backend(BackendError::Memory { .. }), .. }) => anyhow!(
+            "{error}; lower --max-total-tokens or --max-num-batched-tokens, use a smaller or quantised model, or raise the \
+             limits of memory"
+        ),
+        _ => error,
+    }
+}
+
 impl Planned {
     /// Loads the weights and starts the engine.
     pub fn load(mut self) -> Result<Service> {
@@ -148,7 +161,7 @@ impl Planned {
         let shown = bar.clone();
         let executor = self.devices.start(config, &self.options, &self.plan, move |_: LoadProgress| shown.inc(1));
         bar.finish_and_clear();
-        executor
+        executor.map_err(with_advice)
     }
 
     fn engine_config(&self) -> EngineConfig {
@@ -180,5 +193,22 @@ impl Planned {
             page_size: self.capacity.page_size,
             tensor_parallel: u32::try_from(self.plan.tensor_parallel).unwrap_or(u32::MAX),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_room_is_said_with_what_helps() {
+        let start = |error: BackendError| {
+            let error = StartError::Model { rank: 1, error: ModelError::Backend(error) };
+            with_advice(error.into()).to_string()
+        };
+        let said = start(BackendError::Memory { operation: "allocate_cache", bytes: 7 });
+        assert!(said.starts_with("rank 1: allocate_cache: the device has no room for 7 more bytes; lower --max-total"));
+        let other = start(BackendError::Device { operation: "threads", message: "none".to_owned() });
+        assert_eq!(other, "rank 1: threads: none");
     }
 }
