@@ -1,10 +1,14 @@
-# Shared by the benchmarks. Source it.
+# Shared by the benchmarks. Source it. Exit 0: the goal is met; 1: it is missed; 2: it could not be measured.
 #
 # ARCHWAY   the program; default: the release build of this checkout
 
 ARCHWAY=${ARCHWAY:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/target/release/archway}
 source "$(dirname "${BASH_SOURCE[0]}")/../clients/common.sh"
 missed=0
+mkdir -p "$clients"
+# What could not be measured is no missed goal: exit 2.
+set -o errtrace
+trap 'exit 2' ERR
 
 # row WHAT FIGURE GOAL CONDITION: prints a row of a Markdown table; a goal is missed if awk finds CONDITION false.
 row() {

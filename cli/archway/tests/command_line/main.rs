@@ -1,6 +1,7 @@
 //! The binary from outside: what it prints, where, and how it ends.
 
 mod night;
+mod scripts;
 mod server;
 mod templates;
 
