@@ -18,5 +18,6 @@ pub fn data_folder(name: &str) -> Result<PathBuf> {
 fn below(variable: &str, usual: &str, name: &str) -> Result<PathBuf> {
     let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let folder = absolute(variable).or_else(|| absolute("HOME").map(|home| home.join(usual)));
-    Ok(folder.context("there is no home folder to keep files in; set HOME")?.join("archway").join(name))
+    let none = || format!("there is no home folder to keep files in; set HOME, or {variable} to a folder");
+    Ok(folder.with_context(none)?.join("archway").join(name))
 }

