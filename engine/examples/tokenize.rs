@@ -6,7 +6,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use engine::tokenizer::{Tokenizer, TokenizerSettings};
+use engine::tokenizer::{Framing, Special, Tokenizer, TokenizerSettings};
 use engine::weights::{GgufWeights, read_file};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -17,8 +17,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let texts: Vec<String> = serde_json::from_str(&input)?;
     let mut results = Vec::with_capacity(texts.len());
     for text in texts {
-        let ids = tokenizer.encode(&text, false)?;
-        results.push(serde_json::json!({"ids": ids, "text": tokenizer.decode(&ids, false)}));
+        let ids = tokenizer.encode(&text, Framing::Omitted)?;
+        results.push(serde_json::json!({"ids": ids, "text": tokenizer.decode(&ids, Special::Kept)}));
     }
     println!("{}", serde_json::to_string(&results)?);
     Ok(())

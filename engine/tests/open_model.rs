@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use engine::load::{LoadFormat, Model, OpenOptions, open_model};
-use engine::tokenizer::{ChatInput, ChatTemplate};
+use engine::tokenizer::{ChatInput, ChatTemplate, Framing, Special};
 use serde_json::{Map, json};
 use tempfile::TempDir;
 
@@ -50,8 +50,8 @@ fn a_gguf_file_is_a_whole_model() {
     let tokenizer = model.tokenizer.as_ref().expect("has a tokenizer");
     let text = chat(&model);
     assert_eq!(text, "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n");
-    let ids = tokenizer.encode(&text, false).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!((ids[0], tokenizer.decode(&ids, false)), (1, text));
+    let ids = tokenizer.encode(&text, Framing::Omitted).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((ids[0], tokenizer.decode(&ids, Special::Kept)), (1, text));
     assert!(model.source.tensor("model.norm.weight", &[32]).is_ok());
     let random = open(&fixture("data/tiny-llama.gguf"), &dummy());
     assert!(random.source.names().is_empty() && random.tokenizer.is_some());

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use engine::runner::{TextPipeline, TokenizerText};
-use engine::tokenizer::{Tokenizer, TokenizerSettings};
+use engine::tokenizer::{Framing, Special, Tokenizer, TokenizerSettings};
 use engine::types::{Request, RequestId, SamplingParams};
 use engine::weights::{GgufWeights, read_file};
 use proptest::prelude::*;
@@ -32,7 +32,7 @@ fn from_json(json: &Value, settings: &TokenizerSettings) -> Result<Tokenizer, St
 }
 
 fn encode(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
-    tokenizer.encode(text, true).unwrap_or_else(|error| panic!("{error}"))
+    tokenizer.encode(text, Framing::Added).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]
@@ -41,8 +41,8 @@ fn merges_and_special_tokens_of_a_gguf_file() {
     let [hello, world] = ["hello", "Ġworld"].map(|token| tokenizer.id_of(token).expect("is a token"));
     assert_eq!(encode(&tokenizer, "<|im_start|>hello world<|im_end|>"), [1, hello, world, 2]);
     assert_eq!((tokenizer.bos_token(), tokenizer.eos_token(), tokenizer.vocabulary_size()), (Some(1), Some(2), 269));
-    assert_eq!(tokenizer.decode(&[1, hello, world, 2], false), "<|im_start|>hello world<|im_end|>");
-    assert_eq!(tokenizer.decode(&[1, hello, world, 2], true), "hello world");
+    assert_eq!(tokenizer.decode(&[1, hello, world, 2], Special::Kept), "<|im_start|>hello world<|im_end|>");
+    assert_eq!(tokenizer.decode(&[1, hello, world, 2], Special::Skipped), "hello world");
     assert_eq!((tokenizer.token_bytes(world), tokenizer.token_bytes(9999)), (&b" world"[..], &b""[..]));
     assert!(tokenizer.is_special(2) && !tokenizer.is_special(hello));
     // Digits stand alone, as "smollm" cuts text.
@@ -54,16 +54,16 @@ proptest! {
     fn any_text_survives_and_any_split_decodes_the_same(text in any::<String>(), ids in prop::collection::vec(0_u32..300, 0..40)) {
         let tokenizer = fixture();
         let encoded = encode(&tokenizer, &text);
-        prop_assert_eq!(tokenizer.decode(&encoded, false), text);
-        for special_skipped in [false, true] {
+        prop_assert_eq!(tokenizer.decode(&encoded, Special::Kept), text);
+        for special in [Special::Kept, Special::Skipped] {
             // The definition: all bytes together, wrong ones replaced.
-            let bytes = ids.iter().filter(|id| !special_skipped || !tokenizer.is_special(**id));
+            let bytes = ids.iter().filter(|id| special == Special::Kept || !tokenizer.is_special(**id));
             let bytes: Vec<u8> = bytes.flat_map(|id| tokenizer.token_bytes(*id)).copied().collect();
-            let (mut decoder, mut streamed) = (tokenizer.stream(special_skipped), String::new());
+            let (mut decoder, mut streamed) = (tokenizer.stream(special), String::new());
             ids.iter().for_each(|id| decoder.push(*id, &mut streamed));
             decoder.finish(&mut streamed);
             prop_assert_eq!(&streamed, &String::from_utf8_lossy(&bytes));
-            prop_assert_eq!(&streamed, &tokenizer.decode(&ids, special_skipped));
+            prop_assert_eq!(&streamed, &tokenizer.decode(&ids, special));
         }
     }
 }
@@ -73,14 +73,14 @@ fn an_incomplete_character_is_held_back() {
     let tokenizer = fixture();
     let ids = encode(&tokenizer, "é🙂");
     assert_eq!(ids.len(), 6);
-    let (mut decoder, mut pieces) = (tokenizer.stream(true), Vec::new());
+    let (mut decoder, mut pieces) = (tokenizer.stream(Special::Skipped), Vec::new());
     for id in &ids {
         let mut piece = String::new();
         decoder.push(*id, &mut piece);
         pieces.push(piece);
     }
     assert_eq!(pieces, ["", "é", "", "", "", "🙂"]);
-    let (mut cut, mut text) = (tokenizer.stream(true), String::new());
+    let (mut cut, mut text) = (tokenizer.stream(Special::Skipped), String::new());
     cut.push(ids[2], &mut text);
     cut.finish(&mut text);
     assert_eq!(text, "\u{FFFD}");
@@ -123,8 +123,8 @@ fn sentence_piece_joins_by_score_and_falls_back_to_bytes() {
     assert_eq!(encode(&tokenizer, "the the"), [1, id("▁the"), id("▁the")]);
     assert_eq!(encode(&tokenizer, "é"), [1, id("▁"), 3 + 0xc3, 3 + 0xa9]);
     assert_eq!(encode(&tokenizer, "[INST] the"), [1, id("[INST]"), id("▁"), id("▁the")]);
-    assert_eq!(tokenizer.decode(&encode(&tokenizer, "the é  the"), true), "the é  the");
-    let (mut stream, mut text) = (tokenizer.stream(true), String::new());
+    assert_eq!(tokenizer.decode(&encode(&tokenizer, "the é  the"), Special::Skipped), "the é  the");
+    let (mut stream, mut text) = (tokenizer.stream(Special::Skipped), String::new());
     stream.push(id("▁the"), &mut text);
     assert_eq!(text, " the", "a stream continues a prompt, so its first space stays");
 }
@@ -138,7 +138,10 @@ fn flags_of_the_file_are_followed() {
     ]));
     let id = |token: &str| tokenizer.id_of(token).unwrap_or_else(|| panic!("{token} is not a token"));
     assert_eq!(encode(&tokenizer, "the"), [id("t"), id("he"), 2]);
-    assert_eq!(tokenizer.encode("the", false).map_err(|error| error.to_string()), Ok(vec![id("t"), id("he")]));
+    assert_eq!(
+        tokenizer.encode("the", Framing::Omitted).map_err(|error| error.to_string()),
+        Ok(vec![id("t"), id("he")])
+    );
     let tokenizer = open(&sentence_piece(&[]));
     assert_eq!(encode(&tokenizer, "<s>the"), encode(&tokenizer, "the"), "no second beginning of sequence");
 }
@@ -235,7 +238,7 @@ fn a_tokenizer_json_is_read() {
     let tokenizer = from_json(&small_json(), &settings).unwrap_or_else(|error| panic!("{error}"));
     let ids = encode(&tokenizer, "ab ab<tool><|end|>");
     assert_eq!(ids, [2, 3, 2, 6, 5], "the file's truncation to two tokens is for training");
-    assert_eq!((tokenizer.decode(&ids, true).as_str(), tokenizer.vocabulary_size()), ("ab ab<tool>", 7));
+    assert_eq!((tokenizer.decode(&ids, Special::Skipped).as_str(), tokenizer.vocabulary_size()), ("ab ab<tool>", 7));
     assert_eq!((tokenizer.eos_token(), tokenizer.bos_token()), (Some(5), None));
     let settings = TokenizerSettings { bos_token: Some("a".to_owned()), bos_added: true, ..settings };
     let tokenizer = from_json(&small_json(), &settings).unwrap_or_else(|error| panic!("{error}"));
@@ -255,12 +258,12 @@ fn sentence_piece_decoders_are_understood() {
     let strip = json!({"type": "Strip", "content": " ", "start": 1, "stop": 0});
     let chain = |steps: Value| json!({"type": "Sequence", "decoders": steps});
     let llama = with_decoder(chain(json!([replace, {"type": "ByteFallback"}, {"type": "Fuse"}, strip])));
-    assert_eq!(llama.map(|tokenizer| tokenizer.decode(&[0, 1, 0, 3, 4], true)), Ok("ab aé".to_owned()));
+    assert_eq!(llama.map(|tokenizer| tokenizer.decode(&[0, 1, 0, 3, 4], Special::Skipped)), Ok("ab aé".to_owned()));
     let gemma = with_decoder(chain(json!([replace, {"type": "ByteFallback"}, {"type": "Fuse"}])));
-    assert_eq!(gemma.map(|tokenizer| tokenizer.decode(&[0, 1], true)), Ok(" ab".to_owned()));
+    assert_eq!(gemma.map(|tokenizer| tokenizer.decode(&[0, 1], Special::Skipped)), Ok(" ab".to_owned()));
     let metaspace =
         with_decoder(json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true}));
-    assert_eq!(metaspace.map(|tokenizer| tokenizer.decode(&[0, 2, 1], true)), Ok("a b".to_owned()));
+    assert_eq!(metaspace.map(|tokenizer| tokenizer.decode(&[0, 2, 1], Special::Skipped)), Ok("a b".to_owned()));
     let error = with_decoder(json!({"type": "WordPiece", "prefix": "##", "cleanup": true})).err();
     assert_eq!(
         error.as_deref(),

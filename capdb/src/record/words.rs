@@ -32,7 +32,7 @@ macro_rules! words {
             fn from_str(text: &str) -> Result<Self, String> {
                 Self::ALL.iter().copied().find(|value| value.word() == text).ok_or_else(|| {
                     let known: Vec<_> = Self::ALL.iter().map(|value| value.word()).collect();
-                    format!("`{text}` is none of {}", known.join(", "))
+                    format!("`{text}` is not one of {}", known.join(", "))
                 })
             }
         }

@@ -20,8 +20,8 @@ pub fn writable(file: &Path) -> Result<PathBuf> {
     }
     let target = fs::canonicalize(file).with_context(|| format!("{}: it is a link to nothing", context()))?;
     let about = fs::metadata(&target).with_context(context)?;
-    ensure!(about.is_file(), "{}: it is there, and it is not a regular file; name another", context());
-    ensure!(!about.permissions().readonly(), "{}: it is there, and it is read-only; name another", context());
+    ensure!(about.is_file(), "{}: it exists and is not a regular file; name another file", context());
+    ensure!(!about.permissions().readonly(), "{}: it exists and is read-only; name another file", context());
     Ok(target)
 }
 

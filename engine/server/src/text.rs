@@ -1,5 +1,6 @@
 //! What the server needs of a tokenizer and a chat template.
 
+use engine::tokenizer::Framing;
 use serde_json::{Map, Value};
 
 /// Conversations that a server has rendered at once. A template is a program of the checkpoint's and may take its time.
@@ -18,8 +19,8 @@ pub enum CodecError {
 
 /// Tokenizer and chat template of the served model. Errors are messages for the client.
 pub trait Codec: Send + Sync + 'static {
-    /// Token ids of `text`. `special` adds what the model puts around a text, such as a first token.
-    fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, CodecError>;
+    /// Token ids of `text`.
+    fn encode(&self, text: &str, framing: Framing) -> Result<Vec<u32>, CodecError>;
 
     /// Text of `tokens`, special tokens included. Bytes that are not UTF-8 become U+FFFD.
     fn decode(&self, tokens: &[u32]) -> Result<String, String>;

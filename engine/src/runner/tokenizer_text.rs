@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{TextDecoder, TextPipeline};
-use crate::tokenizer::{StopMatcher, StreamDecoder, Tokenizer};
+use crate::tokenizer::{Special, StopMatcher, StreamDecoder, Tokenizer};
 use crate::types::Request;
 
 /// Decodes outputs with a tokenizer; special tokens are not text.
@@ -12,7 +12,7 @@ pub struct TokenizerText(pub Arc<Tokenizer>);
 impl TextPipeline for TokenizerText {
     fn decoder(&self, request: &Request) -> Box<dyn TextDecoder> {
         Box::new(Output {
-            decoder: self.0.stream(true),
+            decoder: self.0.stream(Special::Skipped),
             matcher: StopMatcher::new(&request.params.stop, request.params.include_stop),
             piece: String::new(),
         })

@@ -21,6 +21,22 @@ pub use template::{ChatInput, ChatTemplate, LONGEST_TEXT, MOST_STEPS, TemplateEr
 use error::guard;
 use vocabulary::{Spelling, Vocabulary};
 
+/// Whether [`Tokenizer::encode`] puts around a text what the model expects there, usually a beginning of sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// For plain texts. What is there already is not added again.
+    Added,
+    /// For rendered chat templates, which bring their own.
+    Omitted,
+}
+
+/// What becomes of special tokens when tokens are turned into text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Special {
+    Kept,
+    Skipped,
+}
+
 /// Tokens that are put around a text on request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Frame {
@@ -40,10 +56,9 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// The tokens of a text. Special tokens written in the text become those tokens. `framed` adds what the model
-    /// expects around a text (usually a beginning of sequence), unless it is there already; a rendered chat template
-    /// brings its own and is encoded without.
-    pub fn encode(&self, text: &str, framed: bool) -> Result<Vec<u32>, TokenizerError> {
+    /// The tokens of a text. Special tokens written in the text become those tokens.
+    pub fn encode(&self, text: &str, framing: Framing) -> Result<Vec<u32>, TokenizerError> {
+        let framed = framing == Framing::Added;
         let encoding = guard(&self.path, "encoding a text", || self.encoder.encode_fast(text, framed))?;
         let mut ids = encoding.get_ids().to_vec();
         if framed {
@@ -65,9 +80,9 @@ impl Tokenizer {
     }
 
     /// The text of tokens that stand alone. Bytes that are not UTF-8 become replacement characters.
-    pub fn decode(&self, ids: &[u32], special_skipped: bool) -> String {
+    pub fn decode(&self, ids: &[u32], special: Special) -> String {
         let mut decoder = self.decoder(
-            special_skipped,
+            special,
             matches!(self.vocabulary.spelling, Spelling::SentencePiece { first_space_dropped: true }),
         );
         let mut text = String::new();
@@ -79,12 +94,12 @@ impl Tokenizer {
     }
 
     /// Decodes an output as it is generated. It continues a prompt, so a space at its start stays.
-    pub fn stream(&self, special_skipped: bool) -> StreamDecoder {
-        self.decoder(special_skipped, false)
+    pub fn stream(&self, special: Special) -> StreamDecoder {
+        self.decoder(special, false)
     }
 
-    fn decoder(&self, special_skipped: bool, first_space_dropped: bool) -> StreamDecoder {
-        StreamDecoder::new(self.vocabulary.clone(), special_skipped, first_space_dropped)
+    fn decoder(&self, special: Special, first_space_dropped: bool) -> StreamDecoder {
+        StreamDecoder::new(self.vocabulary.clone(), special, first_space_dropped)
     }
 
     /// The bytes of one token; none for an id that does not exist.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::Special;
 use super::vocabulary::Vocabulary;
 
 /// Turns the tokens of one output into text as they come. Bytes that do not complete a character yet are held back, so
@@ -9,7 +10,7 @@ use super::vocabulary::Vocabulary;
 #[derive(Clone)]
 pub struct StreamDecoder {
     vocabulary: Arc<Vocabulary>,
-    special_skipped: bool,
+    special: Special,
     /// Drop one space at the start of the text.
     first_space_dropped: bool,
     /// The start of a character, at most three bytes between calls.
@@ -17,13 +18,13 @@ pub struct StreamDecoder {
 }
 
 impl StreamDecoder {
-    pub(super) fn new(vocabulary: Arc<Vocabulary>, special_skipped: bool, first_space_dropped: bool) -> Self {
-        Self { vocabulary, special_skipped, first_space_dropped, held: Vec::new() }
+    pub(super) fn new(vocabulary: Arc<Vocabulary>, special: Special, first_space_dropped: bool) -> Self {
+        Self { vocabulary, special, first_space_dropped, held: Vec::new() }
     }
 
     /// Appends the text that is final with this token.
     pub fn push(&mut self, id: u32, text: &mut String) {
-        if self.special_skipped && self.vocabulary.is_special(id) {
+        if self.special == Special::Skipped && self.vocabulary.is_special(id) {
             return;
         }
         let mut bytes = self.vocabulary.bytes(id);

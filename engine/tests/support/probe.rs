@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::load::{LoadError, parse_config, read_gguf_config};
 use engine::model::{Attention, ModelConfig};
-use engine::tokenizer::{Tokenizer, TokenizerSettings};
+use engine::tokenizer::{Framing, Special, Tokenizer, TokenizerSettings};
 use engine::weights::dequantise::dequantise;
 use engine::weights::{FileBytes, GgufWeights, SafetensorsWeights, WeightError, WeightSource};
 
@@ -105,13 +105,13 @@ fn check_config(config: &ModelConfig) {
 
 /// Encodes and decodes; a stream of the tokens is the same text as all at once.
 fn round_trip(tokenizer: &Tokenizer) {
-    let Ok(ids) = tokenizer.encode(TEXT, true) else { return };
-    let (mut stream, mut text) = (tokenizer.stream(false), String::new());
+    let Ok(ids) = tokenizer.encode(TEXT, Framing::Added) else { return };
+    let (mut stream, mut text) = (tokenizer.stream(Special::Kept), String::new());
     for id in &ids {
         assert!((*id as usize) < tokenizer.vocabulary_size());
         stream.push(*id, &mut text);
     }
     stream.finish(&mut text);
-    let whole = tokenizer.decode(&ids, false);
+    let whole = tokenizer.decode(&ids, Special::Kept);
     assert!(text == whole || text.strip_prefix(' ') == Some(&whole), "{text:?} {whole:?}");
 }

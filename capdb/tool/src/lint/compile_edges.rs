@@ -50,7 +50,7 @@ fn own_targets(subject: &Subject<'_>, targets: &[Node], problems: &mut Vec<Probl
             problems.push(
                 subject
                     .error(LINT.name, target.span.clone(), message)
-                    .hint("name this record's own targets here; who runs them stands in `compiles_for`"),
+                    .hint("name this record's own targets here; `compiles_for` says which machines run them"),
             );
         }
     }

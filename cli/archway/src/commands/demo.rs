@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow, ensure};
 use clap::Args;
+use engine::tokenizer::Framing;
 use engine::types::{RequestEvent, SamplingParams};
 use engine_server::service::Service;
 use engine_server::text::{Chat, CodecError};
@@ -62,7 +63,7 @@ fn answer(arguments: &Arguments, service: &Service) -> Result<()> {
     };
     let failed = |error: CodecError| anyhow!("the prompt cannot be read: {error}");
     let text = service.codec.render(&chat).map_err(failed)?;
-    let prompt = service.codec.encode(&text, false).map_err(failed)?;
+    let prompt = service.codec.encode(&text, Framing::Omitted).map_err(failed)?;
     let params =
         SamplingParams { temperature: arguments.temperature, max_tokens: arguments.max_tokens, ..Default::default() };
     let length = prompt.len();

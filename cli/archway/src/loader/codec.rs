@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::tokenizer::Tokenizer;
+use engine::tokenizer::{Framing, Special, Tokenizer};
 use engine_server::text::{Chat, Codec, CodecError};
 
 use crate::rendering::TemplatePool;
@@ -22,14 +22,14 @@ impl ModelCodec {
 }
 
 impl Codec for ModelCodec {
-    fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, CodecError> {
+    fn encode(&self, text: &str, framing: Framing) -> Result<Vec<u32>, CodecError> {
         // Without its path, which is no business of a client's.
         let tokenizer = self.tokenizer().map_err(CodecError::Input)?;
-        tokenizer.encode(text, special).map_err(|error| CodecError::Input(error.message))
+        tokenizer.encode(text, framing).map_err(|error| CodecError::Input(error.message))
     }
 
     fn decode(&self, tokens: &[u32]) -> Result<String, String> {
-        Ok(self.tokenizer()?.decode(tokens, false))
+        Ok(self.tokenizer()?.decode(tokens, Special::Kept))
     }
 
     fn token_bytes(&self, token: u32) -> Vec<u8> {

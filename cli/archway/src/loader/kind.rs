@@ -53,7 +53,7 @@ impl Kind {
         }
     }
 
-    /// Sizes of activations and cache, and what these devices have no use for. Errors: a file that is none of its kind.
+    /// Sizes of activations and cache, and what these devices have no use for. Errors: a file that is of another kind.
     pub fn plan_request(self, request: PlanRequest, options: &Options) -> Result<PlanRequest> {
         let sizes = self.sizes();
         let request =

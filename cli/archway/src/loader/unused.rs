@@ -10,7 +10,7 @@ use super::speculation;
 use super::tuning;
 use crate::settings::{AllReduce, Fusion, LoadFormat, Options};
 
-/// What is about GPUs, where the CPU serves. Errors: a file that is not there, or is none of its kind.
+/// What is about GPUs, where the CPU serves. Errors: a file that is not there, or is of another kind.
 pub fn on_cpu(options: &Options) -> Result<Vec<String>> {
     check_files(options)?;
     let algorithm = |wish: Option<AllReduce>| word(wish.map(|wish| wish.to_string()), "auto");

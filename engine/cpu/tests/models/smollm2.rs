@@ -9,7 +9,7 @@ use std::sync::Arc;
 use engine::executor::{RanksConfig, Speculation};
 use engine::load::{Model, OpenOptions, open_model};
 use engine::spec::{DraftShape, PaceReport, open_head};
-use engine::tokenizer::{ChatInput, ChatTemplate};
+use engine::tokenizer::{ChatInput, ChatTemplate, Framing};
 use engine::types::SamplingParams;
 use engine_cpu::{kernels::Precision, map_file};
 use safetensors::SafeTensors;
@@ -171,7 +171,7 @@ fn a_chat_becomes_the_tokens_that_llama_cpp_makes_of_it() {
         let (messages, variables) = (json!([{"role": "user", "content": recorded.text}]), Map::new());
         let input = ChatInput { messages: &messages, tools: None, add_generation_prompt: true, variables: &variables };
         let text = template.render(&input).expect("the template renders");
-        assert_eq!(tokenizer.encode(&text, false).expect("the text encodes"), recorded.prompt, "{text}");
+        assert_eq!(tokenizer.encode(&text, Framing::Omitted).expect("the text encodes"), recorded.prompt, "{text}");
     }
 }
 

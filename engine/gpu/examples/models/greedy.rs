@@ -8,6 +8,7 @@ use engine::collective::{CallCounters, CollectivePlan};
 use engine::executor::{Capacity, Executor, RankFactory, RanksConfig, RanksExecutor};
 use engine::load::{OpenOptions, open_model};
 use engine::model::ModelConfig;
+use engine::tokenizer::Framing;
 use engine::types::{Batch, BatchEntry, LogitsRows, PageId, Phase, Sampling, SamplingParams, SlotId};
 use engine::weights::WeightSource;
 use engine_cpu::kernels::{CacheElement, Precision};
@@ -84,7 +85,7 @@ pub fn compare_file(path: &Path) -> Result<(), Failure> {
         "In 1969 the first humans",
         "A prime number is a number",
     ];
-    let encode = |text: &&str| tokenizer.encode(text, true).map_err(|error| error.to_string());
+    let encode = |text: &&str| tokenizer.encode(text, Framing::Added).map_err(|error| error.to_string());
     let prompts = texts.iter().map(encode).collect::<Result<Vec<_>, _>>()?;
     compare(&Arc::new(model.config), &model.source, &prompts, &path.display().to_string())
 }

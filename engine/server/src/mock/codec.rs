@@ -1,5 +1,6 @@
 //! A tokenizer whose tokens are bytes.
 
+use engine::tokenizer::Framing;
 use serde_json::Value;
 
 use crate::text::{Chat, Codec, CodecError};
@@ -13,8 +14,8 @@ const VOCABULARY: u32 = 512;
 pub struct MockCodec;
 
 impl Codec for MockCodec {
-    fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, CodecError> {
-        let begin = special.then_some(BEGIN);
+    fn encode(&self, text: &str, framing: Framing) -> Result<Vec<u32>, CodecError> {
+        let begin = (framing == Framing::Added).then_some(BEGIN);
         Ok(begin.into_iter().chain(text.bytes().map(u32::from)).collect())
     }
 

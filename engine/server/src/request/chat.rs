@@ -1,5 +1,7 @@
 //! A chat completion request, checked and tokenised.
 
+use engine::tokenizer::Framing;
+
 use crate::error::ApiError;
 use crate::protocol::chat::ChatCompletionRequest;
 use crate::protocol::known::{self, Place};
@@ -41,8 +43,8 @@ pub async fn chat_job(
     let chat = super::conversation(&messages, generation, fields.chat_template_kwargs, &mut ignored)?;
     let text = super::render(service, chat).await?;
     // Templates write the special tokens themselves.
-    let special = fields.common.add_special_tokens.unwrap_or(false);
-    let prompt = super::encode(service, text, special, "messages").await?;
+    let framing = super::framing(fields.common.add_special_tokens, Framing::Omitted);
+    let prompt = super::encode(service, text, framing, "messages").await?;
     params.max_tokens = budget("messages", prompt.len(), service.model.context, wish)?;
     super::completion::require_minimum(&params)?;
 

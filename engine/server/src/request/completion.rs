@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use engine::tokenizer::Framing;
 use engine::types::SamplingParams;
 
 use crate::admission;
@@ -62,7 +63,7 @@ pub async fn completion_job(
     }
     let most = service.most_sequences(limits);
     admission::require_room(prompts.len().saturating_mul(params.n as usize), most)?;
-    let special = fields.common.add_special_tokens.unwrap_or(true);
+    let framing = super::framing(fields.common.add_special_tokens, Framing::Added);
     let mut echoes = echo.then(Vec::new);
     let mut tasks = Vec::with_capacity(prompts.len());
     let wants_ran = fields.common.archway_usage.unwrap_or(false);
@@ -71,7 +72,7 @@ pub async fn completion_job(
         // Other connections get their turn between many short prompts.
         tokio::task::yield_now().await;
         let param = if single { "prompt".to_owned() } else { format!("prompt[{index}]") };
-        let (tokens, text) = read(prompt, service, special, echo, &param).await?;
+        let (tokens, text) = read(prompt, service, framing, echo, &param).await?;
         if let Some(echoes) = &mut echoes {
             echoes.push(text);
         }
@@ -91,14 +92,14 @@ pub async fn completion_job(
 async fn read(
     prompt: Prompt,
     service: &Service,
-    special: bool,
+    framing: Framing,
     echo: bool,
     param: &str,
 ) -> Result<(Vec<u32>, String), ApiError> {
     match prompt {
         Prompt::Text(text) => {
             let copy = if echo { text.clone() } else { String::new() };
-            Ok((super::encode(service, text, special, param).await?, copy))
+            Ok((super::encode(service, text, framing, param).await?, copy))
         }
         Prompt::Tokens(tokens) => {
             let vocabulary = service.codec.vocabulary();

@@ -10,7 +10,7 @@ pub use chat::{ChatJob, chat_job};
 pub use completion::{CompletionJob, completion_job};
 pub use messages::conversation;
 pub use sampling::check_defaults;
-pub use tokens::{encode, render, require_vocabulary};
+pub use tokens::{encode, framing, render, require_vocabulary};
 
 use std::sync::Arc;
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use engine::tokenizer::Framing;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -23,10 +24,19 @@ static LONG_TEXTS: Semaphore = Semaphore::const_new(4);
 /// The others wait.
 static CONVERSATIONS: Semaphore = Semaphore::const_new(RENDERED_AT_ONCE);
 
+/// What the field `add_special_tokens` asks for.
+pub fn framing(add_special_tokens: Option<bool>, usual: Framing) -> Framing {
+    match add_special_tokens {
+        Some(true) => Framing::Added,
+        Some(false) => Framing::Omitted,
+        None => usual,
+    }
+}
+
 /// Token ids of a text, errors under the name `param`. Errors: also a text that is much longer than the context.
-pub async fn encode(service: &Service, text: String, special: bool, param: &str) -> Result<Vec<u32>, ApiError> {
+pub async fn encode(service: &Service, text: String, framing: Framing, param: &str) -> Result<Vec<u32>, ApiError> {
     require_length(text.len(), service, param)?;
-    let result = apart(service, text.len(), move |codec| codec.encode(&text, special)).await;
+    let result = apart(service, text.len(), move |codec| codec.encode(&text, framing)).await;
     result.map_err(|error| refusal(error, param, |message| format!("`{param}`: {message}")))
 }
 
@@ -162,7 +172,8 @@ mod tests {
     async fn text_that_no_context_holds_is_not_tokenised() {
         let service = mock::service(vec!["mock".to_owned()], MockSizes { context: 8192, ..MockSizes::default() }).0;
         let most = 8192 * BYTES_PER_TOKEN;
-        let encode = async |length: usize| super::encode(&service, "a".repeat(length), false, "prompt").await;
+        let encode =
+            async |length: usize| super::encode(&service, "a".repeat(length), Framing::Omitted, "prompt").await;
         assert_eq!(encode(most).await.unwrap().len(), most);
         let refused = encode(most + 1).await.unwrap_err();
         assert_eq!((refused.param.as_deref(), refused.code), (Some("prompt"), Some("context_length_exceeded")));
@@ -187,7 +198,7 @@ mod tests {
     }
 
     impl Codec for Slow {
-        fn encode(&self, _: &str, _: bool) -> Result<Vec<u32>, CodecError> {
+        fn encode(&self, _: &str, _: Framing) -> Result<Vec<u32>, CodecError> {
             Ok(vec![1])
         }
 

@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
+use engine::tokenizer::Framing;
 
 use crate::app::App;
 use crate::body;
@@ -14,7 +15,7 @@ use crate::edge::report_ignored;
 use crate::error::{ApiError, ErrorBody};
 use crate::protocol::object::{Extras, Fields, Object};
 use crate::protocol::tokenize::{DetokenizeRequest, DetokenizeResponse, TokenizeRequest, TokenizeResponse};
-use crate::request::{conversation, encode, render, require_vocabulary};
+use crate::request::{conversation, encode, framing, render, require_vocabulary};
 use crate::service::Service;
 use crate::similar;
 
@@ -40,8 +41,8 @@ pub async fn tokenize(State(app): State<Arc<App>>, headers: HeaderMap, body: Bod
     let mut ignored = own_fields::<TokenizeRequest>(extras)?;
     served(fields.model.as_deref(), service)?;
     let names = fields.return_token_strs.unwrap_or(false);
-    let (text, special, param) = text(fields, service, &mut ignored).await?;
-    let tokens = encode(service, text, special, param).await?;
+    let (text, framing, param) = text(fields, service, &mut ignored).await?;
+    let tokens = encode(service, text, framing, param).await?;
     let token_strs = names.then(|| tokens.iter().map(|&token| service.codec.token_name(token)).collect());
     let max_model_len = service.model.context;
     let mut response =
@@ -55,14 +56,14 @@ async fn text(
     fields: TokenizeRequest,
     service: &Service,
     ignored: &mut Vec<String>,
-) -> Result<(String, bool, &'static str), ApiError> {
+) -> Result<(String, Framing, &'static str), ApiError> {
     match (fields.prompt, fields.messages) {
-        (Some(prompt), None) => Ok((prompt, fields.add_special_tokens.unwrap_or(true), "prompt")),
+        (Some(prompt), None) => Ok((prompt, framing(fields.add_special_tokens, Framing::Added), "prompt")),
         (None, Some(messages)) => {
             let generation = fields.add_generation_prompt;
             let chat = conversation(&messages, generation, fields.chat_template_kwargs, ignored)?;
             let text = render(service, chat).await?;
-            Ok((text, fields.add_special_tokens.unwrap_or(false), "messages"))
+            Ok((text, framing(fields.add_special_tokens, Framing::Omitted), "messages"))
         }
         (Some(_), Some(_)) => Err(ApiError::invalid("prompt", "give either `prompt` or `messages`, not both")),
         (None, None) => Err(ApiError::missing("prompt")),

@@ -88,7 +88,7 @@ pub enum MeasurementError {
     Schema { found: String },
     #[error("the measurement holds no figures; measure at least one world size")]
     Empty,
-    #[error("{what}: a time of {value} us is none")]
+    #[error("{what}: {value} us is not a time")]
     Time { what: String, value: String },
     #[error("world size {0} was measured twice, and nothing says which of the two counts")]
     Twice(u32),

@@ -48,7 +48,7 @@ pub struct Entry {
 pub enum ReceiptError {
     #[error("{path}: {cause}")]
     Io { path: String, cause: std::io::Error },
-    #[error("{path}: is not a record of an edit ({why}); the originals lie beside it")]
+    #[error("{path}: is not a record of an edit ({why}); the originals are in the same folder")]
     Broken { path: String, why: String },
     #[error("{path}: the original is not what the record says it was; reinstall the package to have it back")]
     Original { path: String },

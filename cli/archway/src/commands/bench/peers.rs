@@ -44,7 +44,11 @@ impl Peers {
         ensure!(peers.ranks == ranks, "--peers {}: {} ranks there, {ranks} here", file.display(), peers.ranks);
         let times = peers.sums.iter().map(|sum| sum.microseconds);
         let mut times = times.chain(peers.norms.iter().map(|norm| norm.microseconds));
-        ensure!(times.all(|time| time.is_finite() && time > 0.0), "--peers {}: a time that is none", file.display());
+        ensure!(
+            times.all(|time| time.is_finite() && time > 0.0),
+            "--peers {}: a time is not a positive number",
+            file.display()
+        );
         Ok(peers)
     }
 }

@@ -83,7 +83,7 @@ fn replaces_a_tuning(target: &Path) -> Result<()> {
     let mut text = Vec::new();
     file.take(1 << 16).read_to_end(&mut text)?;
     let is_tuning = String::from_utf8_lossy(&text).lines().any(|line| line.starts_with("schema: overlay/"));
-    ensure!(text.is_empty() || is_tuning, "it is there, and it is not a tuning; name another");
+    ensure!(text.is_empty() || is_tuning, "it exists and is not a tuning; name another file");
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use engine::files::read_bounded_text;
+use engine::tokenizer::Framing;
 use engine_server::service::Service;
 use engine_server::text::Chat;
 use serde_json::{Value, json};
@@ -49,5 +50,5 @@ fn encode(service: &Service, text: &str) -> Result<Vec<u32>> {
         ..Chat::default()
     };
     let text = service.codec.render(&chat)?;
-    Ok(service.codec.encode(&text, false)?)
+    Ok(service.codec.encode(&text, Framing::Omitted)?)
 }
