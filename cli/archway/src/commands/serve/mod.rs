@@ -34,7 +34,7 @@ pub struct Arguments {
     /// Model: a folder in Hugging Face layout, a .gguf file, or a config.json.
     #[arg(value_name = "MODEL", id = "model_path_argument")]
     model: Option<String>,
-    /// Settings file, YAML with the flags as keys; flags go before it.
+    /// Settings file: YAML with the flags as keys; a flag on the command line wins over it.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
