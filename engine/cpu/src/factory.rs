@@ -11,6 +11,9 @@ use crate::{CpuBackend, Delay, RankGroup};
 /// The algorithm name of collectives between CPU ranks, for a [`engine::collective::CollectivePlan`].
 pub const SHARED_MEMORY: &str = "shared_memory";
 
+/// The operation of an error where the system gives a rank no threads.
+pub const THREADS: &str = "threads";
+
 /// How ranks on the CPU compute.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuOptions {
@@ -68,7 +71,7 @@ impl RankFactory for CpuRanks {
     fn backend(&self, _rank: usize) -> Result<CpuBackend, BackendError> {
         let CpuOptions { world_size, threads, precision, .. } = self.options;
         let pool = threads.map_or_else(|| Pool::share(world_size), Pool::new);
-        let device = |error: std::io::Error| BackendError::Device { operation: "threads", message: error.to_string() };
+        let device = |error: std::io::Error| BackendError::Device { operation: THREADS, message: error.to_string() };
         let compute = Compute::new(pool.map_err(device)?, precision);
         Ok(CpuBackend::new(compute, self.cache).delayed(self.delay.clone().unwrap_or_default()))
     }

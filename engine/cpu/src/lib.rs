@@ -16,5 +16,5 @@ mod step;
 
 pub use backend::{Buffer, CpuBackend, Delay};
 pub use collective::RankGroup;
-pub use factory::{CpuOptions, CpuRanks, SHARED_MEMORY};
+pub use factory::{CpuOptions, CpuRanks, SHARED_MEMORY, THREADS};
 pub use map::map_file;

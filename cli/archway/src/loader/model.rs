@@ -12,6 +12,7 @@ use engine::model::ModelError;
 use engine::plan::{Plan, PlanRequest, PlanVerdict};
 use engine::runner::{Engine, EngineConfig, NoText, TextPipeline, TokenizerText};
 use engine::spec::PaceSettings;
+use engine_cpu::THREADS;
 use engine_gpu::collective::SelfTestFailure;
 use engine_server::metrics::Histograms;
 use engine_server::service::{ModelCard, Service, check_defaults};
@@ -83,15 +84,19 @@ fn plan(request: &PlanRequest) -> Result<Plan> {
     Ok(plan)
 }
 
-/// What to do where memory that the plan counted on is not there.
+/// What to do where memory or threads that the plan counted on are not there.
 fn with_advice(error: Error) -> Error {
-    match error.downcast_ref::<StartError>() {
-        Some(StartError::Model { error: ModelError::Backend(BackendError::Memory { .. }), .. }) => anyhow!(
-            "{error}; lower --max-total-tokens or --max-num-batched-tokens, use a smaller or quantised model, or raise the \
-             limits of memory"
-        ),
-        _ => error,
-    }
+    let helps = match error.downcast_ref::<StartError>() {
+        Some(StartError::Model { error: ModelError::Backend(BackendError::Memory { .. }), .. }) => {
+            "lower --max-total-tokens or --max-num-batched-tokens, use a smaller or quantised model, or raise the limits of memory"
+        }
+        Some(
+            StartError::Thread(_)
+            | StartError::Model { error: ModelError::Backend(BackendError::Device { operation: THREADS, .. }), .. },
+        ) => "allow more processes (`ulimit -u`), or lower --threads",
+        _ => return error,
+    };
+    anyhow!("{error}; {helps}")
 }
 
 impl Planned {
@@ -208,7 +213,8 @@ mod tests {
         };
         let said = start(BackendError::Memory { operation: "allocate_cache", bytes: 7 });
         assert!(said.starts_with("rank 1: allocate_cache: the device has no room for 7 more bytes; lower --max-total"));
-        let other = start(BackendError::Device { operation: "threads", message: "none".to_owned() });
-        assert_eq!(other, "rank 1: threads: none");
+        let device = |operation| start(BackendError::Device { operation, message: "none".to_owned() });
+        assert_eq!(device(THREADS), "rank 1: threads: none; allow more processes (`ulimit -u`), or lower --threads");
+        assert_eq!(device("stream"), "rank 1: stream: none");
     }
 }
