@@ -3,7 +3,8 @@
 # PROGRAMS: a folder with archway and the example programs `kernels` and `models` of engine-gpu. OUT: where logs go.
 # Parts, about eight minutes in all: read models context prefill eagle serve, demo where DEMO_MODEL names the demo model's file,
 # and ranks where there are two GPUs. SCRATCH (/tmp) takes random weights, 17 GB. PyTorch is the peer of prefill.
-# Exit code 0: every goal that was measured is met; 1: one is missed; 2: nothing was measured.
+# The table is of all logs in OUT, so parts may run in several calls.
+# Exit code 0: every goal that was measured is met; 1: one is missed; 2: nothing was measured, or a part failed.
 set -u
 programs=${1:?folder of the programs}
 out=${2:?folder for logs}
@@ -17,9 +18,16 @@ large=$root/models/shapes/llama-3.1-8b.json
 head=$scratch/archway-head-8b
 dummy=(--device cuda --load-format dummy --model "$large")
 
-# A random head of the large model's sizes, made once.
+# A folder, seconds, a name and the program that fills it, once: what was cut off is not taken for whole.
+made() {
+    [ -d "$1" ] && return
+    rm -rf "$1.part"
+    part "$3" "$2" python3 "$here/$4" "$large" "$1.part" && mv "$1.part" "$1"
+}
+
+# A random head of the large model's sizes.
 random_head() {
-    [ -d "$head" ] || part head 60 python3 "$here/random_head.py" "$large" "$head"
+    made "$head" 60 head random_head.py || return
     echo '[[1,22,333,4444,55,666,7777,88,99,1010,11,12,13,14,15,16]]' >"$out/prompts.json"
 }
 
@@ -27,34 +35,39 @@ random_head() {
 simulated() {
     local name=$1
     shift
-    random_head
+    random_head || return
     LINES_SHOWN=11 part "$name" 120 "$programs/archway" bench eagle3 "${dummy[@]}" --speculative-draft-model-path "$head" \
         --speculative-num-steps 3 --speculative-adaptive=false --prompts "$out/prompts.json" --max-tokens 256 --warmup 1 --runs 3 \
         --simulate-accept-length 3.0 --max-model-len 2048 --max-num-seqs 8 --max-total-tokens 16384 "$@"
 }
 
-# Seconds that a command takes, in the words that goals.py reads.
+# Seconds that a command takes, in the words that goals.py reads; nothing where it ends with another code than the wanted one.
 seconds() {
-    local what=$1 from to
-    shift
+    local what=$1 wanted=$2 from to
+    shift 2
     from=$(date +%s.%N)
     "$@"
+    local code=$?
     to=$(date +%s.%N)
+    [ "$code" = "$wanted" ] || { echo "ended with $code, not $wanted" && return 1; }
     awk -v what="$what" -v from="$from" -v to="$to" 'BEGIN {printf "%s in %.2f s\n", what, to - from}'
 }
 
 copied() {
-    seconds copied bash -c 'cat "$1"/*.safetensors >/dev/null' copy "$1"
+    seconds copied 0 timeout 60 bash -c 'cat "$1"/*.safetensors >/dev/null' copy "$1"
 }
 
 # A launch that no GPU has the memory for.
 refused() {
-    seconds refused bash -c '! "$@"' refuse "$programs/archway" serve "${dummy[@]}" --port 0 --max-total-tokens 1000000000
+    seconds refused 2 timeout 10 "$programs/archway" serve "${dummy[@]}" --port 0 --max-total-tokens 1000000000 2>&1 |
+        tee "$out/refusal.txt"
+    grep -q 'out of memory' "$out/refusal.txt"
 }
 
 served() {
     local model=$scratch/archway-model-8b start
-    [ -d "$model" ] || part checkpoint 180 python3 "$here/random_checkpoint.py" "$large" "$model"
+    made "$model" 180 checkpoint random_checkpoint.py || return
+    rm -rf "$out/cache-of-starts"
     part copy 60 copied "$model"
     # The first start compiles kernels, the second finds them.
     for start in cold warm; do
@@ -97,4 +110,7 @@ for chosen in $parts; do
     esac
 done
 python3 "$here/goals.py" "$out" | tee "$out/goals.md"
-exit "${PIPESTATUS[0]}"
+result=${PIPESTATUS[0]}
+# A goal whose part failed is not measured: that is no success.
+[ "$failed" = 0 ] || { echo "some parts failed" && exit 2; }
+exit "$result"

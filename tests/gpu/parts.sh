@@ -25,9 +25,12 @@ part() {
     shift 2
     [ "$(type -t "$1")" != function ] || limit=()
     echo "== $name"
+    rm -f "$out/$name.log"
     if "${limit[@]}" "$@" >"$out/$name.log" 2>&1; then echo "   ok, $((SECONDS - start)) s"; else
         echo "   FAILED with $?, $((SECONDS - start)) s"
         failed=1
+        tail -n "${LINES_SHOWN:-6}" "$out/$name.log"
+        return 1
     fi
     tail -n "${LINES_SHOWN:-6}" "$out/$name.log"
 }
