@@ -30,6 +30,14 @@ for name in sys.argv[1:]:
 print(round(value, 3))' "$@"
 }
 
+# What starts a program on the processor of this number, among those that this shell may use; nothing where there is one alone.
+pinned() {
+    python3 -c '
+import os, sys
+processors = sorted(os.sched_getaffinity(0))
+print(f"taskset --cpu-list {processors[int(sys.argv[1]) - 1]}" if len(processors) > 1 else "")' "$1"
+}
+
 # Resident memory of the server in KiB.
 memory() {
     awk '/^VmRSS/ { print $2 }' "/proc/${servers[0]}/status"

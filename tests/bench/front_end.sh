@@ -6,9 +6,10 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-launcher=(taskset --cpu-list 0)
+read -ra launcher <<<"$(pinned 1)"
+read -ra load_launcher <<<"$(pinned 2)"
 serve --mock-engine --served-model-name mock --http-threads 1
-report=$(taskset --cpu-list 1 "$archway" bench frontend --address "${url#http://}" --warmup 2 \
+report=$("${load_launcher[@]}" "$archway" bench frontend --address "${url#http://}" --warmup 2 \
     --duration "${1:-10}" --connections "${2:-32}" --json)
 rate=$(number requests_per_second <<<"$report")
 row "front end alone: requests/s on one core, median latency $(number latency median <<<"$report") ms" \

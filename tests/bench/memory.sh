@@ -7,9 +7,10 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 seconds=${1:-600}
 
-launcher=(taskset --cpu-list 0)
+read -ra launcher <<<"$(pinned 1)"
+read -ra load_launcher <<<"$(pinned 2)"
 serve --mock-engine --served-model-name mock --http-threads 1
-taskset --cpu-list 1 "$archway" bench frontend --address "${url#http://}" --warmup 0 --duration "$seconds" --json \
+"${load_launcher[@]}" "$archway" bench frontend --address "${url#http://}" --warmup 0 --duration "$seconds" --json \
     >"$clients/memory.json" &
 load=$!
 servers+=("$load")
@@ -23,7 +24,7 @@ requests=$(number requests <"$clients/memory.json")
 growth=$(printf '%s\n' "${samples[@]}" | awk '
     { value[NR] = $1 }
     function mean(from, to,   sum, at) { for (at = from; at <= to; at++) sum += value[at]; return sum / (to - from + 1) }
-    END { tenth = int(NR / 10); printf "%.0f", mean(NR - tenth + 1, NR) - mean(tenth + 1, 2 * tenth) }')
+    END { tenth = NR < 10 ? 1 : int(NR / 10); printf "%.0f", mean(NR - tenth + 1, NR) - mean(tenth + 1 < NR ? tenth + 1 : NR, 2 * tenth < NR ? 2 * tenth : NR) }')
 row "growth of resident memory in $seconds s of load ($requests requests; ${samples[-1]} KiB at the end), KiB" \
     "$growth" "at most 1024" "$growth <= 1024"
 exit "$missed"

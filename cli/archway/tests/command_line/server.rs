@@ -75,6 +75,18 @@ impl Server {
         panic!("the server does not get ready");
     }
 
+    /// Waits until the server says that it lets its last answers end.
+    pub fn draining(&self) {
+        let said = (0..200).any(|_| {
+            let draining = self.get("/health").contains(r#""status":"draining""#);
+            if !draining {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            draining
+        });
+        assert!(said, "the server does not drain");
+    }
+
     /// The processes that the server has started.
     pub fn children(&self) -> Vec<Pid> {
         let parent = self.child.id().to_string();

@@ -65,12 +65,12 @@ async fn an_answer_that_nobody_reads_gives_its_place_back() {
 /// A server that has no room for one more connection keeps its other files, and takes the next client when one has gone.
 #[tokio::test]
 async fn more_connections_than_may_be_open_wait() {
-    let settings = Settings { connections: 2, patience: PATIENCE * 10, ..Settings::default() };
+    let settings = Settings { connections: 2, patience: PATIENCE * 50, ..Settings::default() };
     let server = Server::with(settings, MockSizes::default()).await;
-    let ask = async |stream: &mut TcpStream| {
+    let ask = async |stream: &mut TcpStream, limit| {
         stream.write_all(b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
         let mut begin = [0; 15];
-        let read = tokio::time::timeout(PATIENCE, stream.read_exact(&mut begin)).await;
+        let read = tokio::time::timeout(limit, stream.read_exact(&mut begin)).await;
         read.is_ok_and(|read| read.is_ok() && begin == *b"HTTP/1.1 200 OK")
     };
     let mut clients = Vec::new();
@@ -78,12 +78,12 @@ async fn more_connections_than_may_be_open_wait() {
         clients.push(TcpStream::connect(server.address()).await.unwrap());
     }
     let [first, second, third] = &mut clients[..] else { unreachable!("three clients") };
-    assert!(ask(first).await && ask(second).await);
-    assert!(!ask(third).await, "a third connection is served");
+    assert!(ask(first, PATIENCE * 20).await && ask(second, PATIENCE * 20).await);
+    assert!(!ask(third, PATIENCE).await, "a third connection is served");
     clients.remove(0);
     let [_second, third] = &mut clients[..] else { unreachable!("two clients are left") };
     let mut begin = [0; 15];
-    let read = tokio::time::timeout(PATIENCE * 5, third.read_exact(&mut begin)).await;
+    let read = tokio::time::timeout(PATIENCE * 20, third.read_exact(&mut begin)).await;
     read.expect("its turn comes").unwrap();
     assert_eq!(&begin, b"HTTP/1.1 200 OK");
 }
