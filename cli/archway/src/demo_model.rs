@@ -78,6 +78,8 @@ struct Scratch(PathBuf);
 impl Scratch {
     fn new(parent: &Path) -> Result<Self> {
         let path = parent.join(format!("{SCRATCH}{}", std::process::id()));
+        // Of a process with this number that was killed: containers use the same numbers again.
+        let _nothing_there = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).with_context(|| format!("{} cannot be made", path.display()))?;
         Ok(Self(path))
     }

@@ -88,12 +88,12 @@ fn plan(request: &PlanRequest) -> Result<Plan> {
 fn with_advice(error: Error) -> Error {
     let helps = match error.downcast_ref::<StartError>() {
         Some(StartError::Model { error: ModelError::Backend(BackendError::Memory { .. }), .. }) => {
-            "lower --max-total-tokens or --max-num-batched-tokens, use a smaller or quantised model, or raise the limits of memory"
+            "lower --max-total-tokens or --max-num-batched-tokens, use a smaller or quantised model, or free memory where the model runs"
         }
         Some(
             StartError::Thread(_)
             | StartError::Model { error: ModelError::Backend(BackendError::Device { operation: THREADS, .. }), .. },
-        ) => "allow more processes (`ulimit -u`), or lower --threads",
+        ) => "allow more processes (`ulimit -u`), or on a CPU lower --threads",
         _ => return error,
     };
     anyhow!("{error}; {helps}")
@@ -214,7 +214,10 @@ mod tests {
         let said = start(BackendError::Memory { operation: "allocate_cache", bytes: 7 });
         assert!(said.starts_with("rank 1: allocate_cache: the device has no room for 7 more bytes; lower --max-total"));
         let device = |operation| start(BackendError::Device { operation, message: "none".to_owned() });
-        assert_eq!(device(THREADS), "rank 1: threads: none; allow more processes (`ulimit -u`), or lower --threads");
+        assert_eq!(
+            device(THREADS),
+            "rank 1: threads: none; allow more processes (`ulimit -u`), or on a CPU lower --threads"
+        );
         assert_eq!(device("stream"), "rank 1: stream: none");
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use cudarc::driver::CudaContext;
 use engine::backend::BackendError;
 use engine::collective::CollectivePlan;
+use engine::types::Patience;
 
 use super::calls;
 use super::group::{Buffers, GpuGroup};
@@ -159,16 +160,22 @@ impl SharedGroup {
     }
 
     fn wait_until(&self, gpu: &Gpu, operation: &'static str, limit: Duration) -> Result<(), BackendError> {
-        let begin = Instant::now();
-        while !gpu.idle(operation)? {
-            if begin.elapsed() > limit {
-                let (gpu, seconds) = (gpu.context.ordinal(), limit.as_secs_f64());
-                let message = format!("GPU {gpu} has not finished within {seconds:.1} s: {}", self.missing());
-                self.poison(&message);
-                return Err(BackendError::Device { operation, message });
+        let finished = Patience::new(limit).wait(|slice| {
+            let begin = Instant::now();
+            loop {
+                match gpu.idle(operation) {
+                    Ok(false) if begin.elapsed() >= slice => return None,
+                    Ok(false) => std::hint::spin_loop(),
+                    finished => return Some(finished.map(drop)),
+                }
             }
-            std::hint::spin_loop();
-        }
+        });
+        finished.unwrap_or_else(|| {
+            let (gpu, seconds) = (gpu.context.ordinal(), limit.as_secs_f64());
+            let message = format!("GPU {gpu} has not finished within {seconds:.1} s: {}", self.missing());
+            self.poison(&message);
+            Err(BackendError::Device { operation, message })
+        })?;
         gpu.synchronise(operation)
     }
 

@@ -2,8 +2,12 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{CompileError, Compiled};
+
+/// Files that this process has begun.
+static WRITTEN: AtomicUsize = AtomicUsize::new(0);
 
 /// A folder of compiled units. Several processes may share it: files appear whole or not at all.
 #[derive(Clone, Debug)]
@@ -38,7 +42,9 @@ impl Cache {
         let path = self.path(recipe, &compiled.compiler);
         let error = |error| CompileError::File { path: path.clone(), error };
         std::fs::create_dir_all(&self.folder).map_err(error)?;
-        let temporary = path.with_extension(format!("{}.part", std::process::id()));
+        // Ranks are threads of one process, and may put the same unit.
+        let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
+        let temporary = path.with_extension(format!("{}-{number}.part", std::process::id()));
         let write = || {
             let mut file = std::fs::File::create(&temporary)?;
             file.write_all(&compiled.to_bytes())?;

@@ -32,13 +32,18 @@ pub(super) fn receive_patiently<T>(
     spin: Duration,
     patience: &mut Patience,
 ) -> Result<T, RecvTimeoutError> {
-    let received = patience.wait(|slice| match look(messages, spin.min(slice)) {
-        Ok(Some(message)) => Some(Ok(message)),
-        Ok(None) => match messages.recv_timeout(slice) {
-            Err(RecvTimeoutError::Timeout) => None,
-            received => Some(received),
-        },
-        Err(RecvError) => Some(Err(RecvTimeoutError::Disconnected)),
+    // Looked for at the start alone: what has not come by then takes longer.
+    let mut spin = spin;
+    let received = patience.wait(|slice| {
+        let looking = std::mem::take(&mut spin).min(slice);
+        match look(messages, looking) {
+            Ok(Some(message)) => Some(Ok(message)),
+            Ok(None) => match messages.recv_timeout(slice - looking) {
+                Err(RecvTimeoutError::Timeout) => None,
+                received => Some(received),
+            },
+            Err(RecvError) => Some(Err(RecvTimeoutError::Disconnected)),
+        }
     });
     received.unwrap_or(Err(RecvTimeoutError::Timeout))
 }

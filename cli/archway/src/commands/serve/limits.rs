@@ -41,17 +41,20 @@ fn connections_of(files: u64) -> Result<usize> {
     Ok(usize::try_from(files - kept).unwrap_or(usize::MAX))
 }
 
-/// Errors: the system gives no `count` threads. A runtime that does not get its threads panics.
+/// Errors: the system gives no `count` threads. A runtime that does not get its first thread panics, and one that lacks
+/// others keeps its callers waiting.
 pub fn ensure_threads(count: usize) -> Result<()> {
     let gate = Mutex::new(());
     let started: io::Result<()> = thread::scope(|scope| {
         // They stand side by side until all have started, or one has not.
-        let _closed = gate.lock().unwrap_or_else(PoisonError::into_inner);
-        (0..count).try_for_each(|_| {
-            thread::Builder::new()
-                .spawn_scoped(scope, || drop(gate.lock().unwrap_or_else(PoisonError::into_inner)))
-                .map(drop)
-        })
+        let closed = gate.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = |_| {
+            thread::Builder::new().spawn_scoped(scope, || drop(gate.lock().unwrap_or_else(PoisonError::into_inner)))
+        };
+        let threads: io::Result<Vec<_>> = (0..count).map(start).collect();
+        drop(closed);
+        // A scope does not wait until the system has the threads back.
+        threads?.into_iter().try_for_each(|thread| thread.join().map_err(|_| io::Error::other("a thread panicked")))
     });
     started.with_context(|| {
         format!(

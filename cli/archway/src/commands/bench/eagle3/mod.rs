@@ -92,8 +92,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut entries = entries(arguments)?;
     entries.truncate(arguments.num_prompts.unwrap_or(usize::MAX));
     ensure!(!entries.is_empty(), "there are no prompts");
-    let prepared = (loader::prepare(&without_speculation(&options))?, loader::prepare(&options)?);
-    let (plain, speculative) = (prepared.0.load()?, prepared.1.load()?);
+    drop(loader::prepare(&options)?);
+    let plain = loader::prepare(&without_speculation(&options))?.load()?;
+    // Planned again, now that the first engine has taken its memory.
+    let speculative = loader::prepare(&options)?.load()?;
     let prompts = prompts(arguments, &entries, &plain)?;
     let runs = measure_in_turns(arguments, [("plain", &plain), ("speculative", &speculative)], &prompts)?;
     Report::new(arguments, &speculative, runs).print(arguments.json)?;
