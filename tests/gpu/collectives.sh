@@ -4,11 +4,7 @@
 # and the tuning go. RANKS: world sizes (default: 2 4 8 as far as there are GPUs). First how the GPUs are joined; then, for
 # each world size, PyTorch and NCCL, and ours, compared with references and timed; then a tuning of all of them.
 set -u
-programs=${1:?folder of the programs}
-out=${2:?folder for logs}
-shift 2
-here=$(cd "$(dirname "$0")" && pwd)
-. "$here/parts.sh"
+. "$(dirname "$0")/parts.sh"
 world_sizes "$@"
 
 LINES_SHOWN=40 part doctor 60 "$programs/archway" doctor

@@ -71,7 +71,7 @@ def ratio(logs, name, sequences, rows, where=""):
 
 def long_context(logs):
     """A step at 32,768 positions over what the step at 512 and the added bytes at the read rate predict."""
-    (short, few), (long, many) = logs.step("context-512", 1, 1), logs.step("context-32768", 1, 1, context=32768)
+    (short, few), (long, many) = logs.step("speed-8b", 1, 1), logs.step("context-32768", 1, 1, context=32768)
     return long / (short + (many - few) / logs.read_rate() * 1e3), f"{long:.2f} ms, {{:.3f}} x"
 
 

@@ -6,12 +6,7 @@
 # The table is of all logs in OUT, so parts may run in several calls.
 # Exit code 0: every goal that was measured is met; 1: one is missed; 2: nothing was measured, or a part failed.
 set -u
-programs=${1:?folder of the programs}
-out=${2:?folder for logs}
-shift 2
-here=$(cd "$(dirname "$0")" && pwd)
-root=$(cd "$here/../.." && pwd)
-. "$here/parts.sh"
+. "$(dirname "$0")/parts.sh"
 parts=${*:-read models context prefill eagle serve ${DEMO_MODEL:+demo} $([ "$gpus" -ge 2 ] && echo ranks)}
 scratch=${SCRATCH:-/tmp}
 large=$root/models/shapes/llama-3.1-8b.json
@@ -86,7 +81,8 @@ for chosen in $parts; do
         part batches-8b 90 "$programs/models" time "$large" 1,8,16,24,32,64 512
         LINES_SHOWN=5 part speed-1b 60 "$programs/models" time "$root/models/shapes/llama-3.2-1b.json" 1 512 1 4 8 16
         ;;
-    context) for context in 512 32768; do part "context-$context" 60 "$programs/models" time "$large" 1 $context; done ;;
+    # Beside the step at 512 positions, of the part models.
+    context) part context-32768 60 "$programs/models" time "$large" 1 32768 ;;
     prefill)
         part prefill 90 "$programs/archway" bench latency "${dummy[@]}" --max-model-len 4096 --max-num-seqs 8 --input-len 2048 \
             --output-len 2 --warmup 2 --runs 5

@@ -1,4 +1,10 @@
-# For the scripts beside it, which have set `programs` and `out`: GPUs, world sizes, and parts of a run with a limit of time.
+# For the scripts beside it, of whose arguments it takes the first two: folders, GPUs, world sizes, and parts of a run with a limit
+# of time.
+programs=${1:?folder of the programs}
+out=${2:?folder for logs}
+shift 2
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
 mkdir -p "$out"
 export XDG_CACHE_HOME=${XDG_CACHE_HOME:-$out/cache} XDG_DATA_HOME=${XDG_DATA_HOME:-$out/data}
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')

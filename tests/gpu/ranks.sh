@@ -5,12 +5,7 @@
 # kernel each for sum and norm, and by NCCL; a pass that verifies 8 tokens, as planned and by NCCL. At 8B and 70B shapes with
 # random weights; 70B takes 141 GB, so it needs two GPUs of more than 80 GB or four of as much.
 set -u
-programs=${1:?folder of the programs}
-out=${2:?folder for logs}
-shift 2
-here=$(cd "$(dirname "$0")" && pwd)
-root=$(cd "$here/../.." && pwd)
-. "$here/parts.sh"
+. "$(dirname "$0")/parts.sh"
 world_sizes "$@"
 memory=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits 2>/dev/null | sort -n | head -n 1)
 

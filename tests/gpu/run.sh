@@ -4,13 +4,9 @@
 # OUT: where logs go. Parts: doctor kernels models faults demo ranks memcheck racecheck (default: doctor kernels models faults).
 # The part ranks needs RANKS (2) GPUs, demo the demo model's file in DEMO_MODEL. `goals.sh` beside it measures speed.
 set -u
-programs=${1:?folder of the programs}
-out=${2:?folder for logs}
-shift 2
+. "$(dirname "$0")/parts.sh"
 parts=${*:-doctor kernels models faults}
-here=$(cd "$(dirname "$0")" && pwd)
-golden=$here/../golden
-. "$here/parts.sh"
+golden=$root/tests/golden
 
 # Every kernel, once, by several processes: threads of one wait for each other inside the compiler.
 compiled() {
