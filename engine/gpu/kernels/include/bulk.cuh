@@ -35,11 +35,19 @@ __device__ __forceinline__ void barrier_wait(u64* barrier, u32 parity) {
         : "memory");
 }
 
-__device__ __forceinline__ void bulk_copy(void* to, const void* from, u32 bytes, u64* barrier) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                     shared_address(to)),
-                 "l"(from), "r"(bytes), "r"(shared_address(barrier))
-                 : "memory");
+// For what a step reads once, as weights are: the second-level cache gives up its room first.
+__device__ __forceinline__ u64 read_once() {
+    u64 policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+__device__ __forceinline__ void bulk_copy_once(void* to, const void* from, u32 bytes, u64* barrier) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(
+            shared_address(to)),
+        "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(read_once())
+        : "memory");
 }
 
 // Of the driver: where boxes of a tensor lie.
@@ -53,6 +61,14 @@ __device__ __forceinline__ void block_copy(void* to, const TensorMap& map, u32 r
         "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %2, %4}], [%5];" ::"r"(
             shared_address(to)),
         "l"(&map), "r"(0), "r"(row), "r"(block), "r"(shared_address(barrier))
+        : "memory");
+}
+
+__device__ __forceinline__ void block_copy_once(void* to, const TensorMap& map, u32 row, u32 block, u64* barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+        "[%1, {%2, %3, %2, %4}], [%5], %6;" ::"r"(shared_address(to)),
+        "l"(&map), "r"(0), "r"(row), "r"(block), "r"(shared_address(barrier)), "l"(read_once())
         : "memory");
 }
 

@@ -37,7 +37,7 @@ struct SlicedOrder : SlicedBlock<FORM, GATED> {
 
     __device__ __forceinline__ void order_unit(u32 place, u32 unit, u32 block) const {
         barrier_expect(shared.full + place, UNIT_BYTES);
-        block_copy(this->stages + place * UNIT_BYTES, maps.weight, unit * Base::Tile::OUTPUTS, block, shared.full + place);
+        block_copy_once(this->stages + place * UNIT_BYTES, maps.weight, unit * Base::Tile::OUTPUTS, block, shared.full + place);
     }
 
     // The activations of all chunks.

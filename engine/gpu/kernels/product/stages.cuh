@@ -94,7 +94,7 @@ struct Stages {
         __syncwarp();
         if (lane < ROWS) {
             u8* to = stages + turn.place * STAGE_BYTES + lane * ROW_BYTES;
-            bulk_copy(to, row + first, bytes, shared.full + turn.place);
+            bulk_copy_once(to, row + first, bytes, shared.full + turn.place);
         }
         turn.template next<STAGES>();
     }
