@@ -25,7 +25,8 @@ struct LaneAngles {
             bool rotated = column < 2 * a.pairs;
             float by = rotated ? a.sines[first + pair] : 0.0f;
             cosine[i] = rotated ? a.cosines[first + pair] : 1.0f;
-            sine[i] = second ? by : -by;
+            // A column that is not rotated keeps its bits: what is added to it is -0, as +0 would change the sign of a zero.
+            sine[i] = rotated && second ? by : -by;
         }
     }
 };
