@@ -389,11 +389,12 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, 2) attend_whole(Attent
         attend_near<ONE, Team<BLOCKS, WARPS_OF_BLOCK>>(a, shared_parts);                                              \
     }
 
-// One row each of up to four, eight and 32 sequences, and several rows. Three blocks of four warps: registers beside those
+// One row each of up to four, eight, 16 and 64 sequences, and several rows. Three blocks of four warps: registers beside those
 // of two blocks of the product in front.
 DEFINE(attend_near_8, true, 8, 4, 3)
 DEFINE(attend_near_8_some, true, 4, 4, 3)
 DEFINE(attend_near_8_many, true, 2, 6, 2)
+DEFINE(attend_near_8_alone, true, 1, 6, 2)
 DEFINE(attend_near_8_rows, false, CLUSTER, NEAR_WARPS, 3)
 
 // Registers that are left beside those of a block of nine warps with 128, three of them on a scheduler.

@@ -35,12 +35,12 @@ __device__ __forceinline__ void attend_near(const AttentionArguments& a, float* 
     NearAngles angles = {shared};
     NearRoom<TEAM> room(shared, tile.rows * bundle.count);
     __shared__ __align__(8) u64 arrived;
-    if (threadIdx.x == 0) {
+    if (TEAM::BLOCKS > 1 && threadIdx.x == 0) {
         prepare_parts(&arrived);
     }
     __syncwarp();
     // Nobody writes to a block's shared memory before it has started, and has used what it put there itself.
-    if constexpr (ONE) {
+    if constexpr (ONE && TEAM::BLOCKS > 1) {
         asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
     }
     NearPages<TEAM> pages(a, segment, bundle.cached);
@@ -129,21 +129,28 @@ __device__ __forceinline__ void attend_near(const AttentionArguments& a, float* 
             take_page<false, ONE>(sums, current, query, a, sights, all, pages.page * PAGE, nothing);
         }
     }
-    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-    room.keep(sums);
-    __syncthreads();
-    room.send(&arrived);
-    // The block has met since the barrier was made. Parts that came before this are counted all the same.
-    if (threadIdx.x == 0) {
-        barrier_expect(&arrived, room.bytes());
-    }
-    await_parts(&arrived, 0);
-    room.finish([&](u32 pair) {
+    auto output = [&](u32 pair) {
         // Mostly there is one row.
         u32 above = pair >= bundle.count ? pair / bundle.count : 0;
         u64 place = segment.first_row + tile.first_row + above;
         return a.output + (place * a.query_heads + bundle.first + pair - above * bundle.count) * HEAD;
-    });
+    };
+    if constexpr (TEAM::BLOCKS == 1) {
+        room.own.keep(sums);
+        __syncthreads();
+        room.finish_alone(output);
+    } else {
+        asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+        room.own.keep(sums);
+        __syncthreads();
+        room.send(&arrived);
+        // The block has met since the barrier was made. Parts that came before this are counted all the same.
+        if (threadIdx.x == 0) {
+            barrier_expect(&arrived, room.bytes());
+        }
+        await_parts(&arrived, 0);
+        room.finish(output);
+    }
 }
 
 #endif

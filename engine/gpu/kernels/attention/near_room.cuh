@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cluster.cuh"
-#include "near_sums.cuh"
+#include "near_parts.cuh"
 
 #if ARCHWAY_ATTENDS_NEAR
 
@@ -16,71 +16,21 @@ __device__ __forceinline__ void prepare_parts(u64* barrier) {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// Factors that bring parts to one largest score, and the sum of their weights.
-template <u32 COUNT>
-struct Joint {
-    float factors[COUNT];
-    float largest = NEGATIVE_INFINITY;
-    float sum = 0.0f;
-
-    __device__ __forceinline__ Joint(const float2* scales, u32 stride) {
-        float2 scale[COUNT];
-#pragma unroll
-        for (u32 i = 0; i < COUNT; ++i) {
-            scale[i] = scales[i * stride];
-            largest = fmaxf(largest, scale[i].x);
-        }
-        // Nothing seen yet: any finite number keeps the differences from being no numbers.
-        float base = largest == NEGATIVE_INFINITY ? 0.0f : largest;
-#pragma unroll
-        for (u32 i = 0; i < COUNT; ++i) {
-            factors[i] = power(scale[i].x - base);
-            sum += factors[i] * scale[i].y;
-        }
-    }
-};
-
 // The parts of a block's warps, `[WARPS][pairs][HEAD]` and `[WARPS][pairs]` largest scores and sums of weights, and those
 // of the cluster's blocks, `[BLOCKS][pairs][OWN]` and `[BLOCKS][pairs]`.
 template <typename TEAM>
 struct NearRoom {
     static constexpr u32 BLOCKS = TEAM::BLOCKS, WARPS = TEAM::WARPS, OWN = TEAM::OWN;
-    float* own;
-    float2* own_scales;
     float* sums;
     float2* scales;
+    WarpParts<WARPS> own;
     u32 pairs;
 
-    __device__ __forceinline__ NearRoom(float* shared, u32 all_pairs) : own(shared), pairs(all_pairs) {
-        sums = own + WARPS * pairs * HEAD;
-        own_scales = reinterpret_cast<float2*>(sums + pairs * HEAD);
+    __device__ __forceinline__ NearRoom(float* shared, u32 all_pairs) : pairs(all_pairs) {
+        sums = shared + WARPS * pairs * HEAD;
+        float2* own_scales = reinterpret_cast<float2*>(sums + pairs * HEAD);
         scales = own_scales + WARPS * pairs;
-    }
-
-    // A warp's part, to be put together with those of the block's other warps.
-    __device__ __forceinline__ void keep(const NearSums& part) const {
-        u32 group = threadIdx.x % WARP / 4, warp = threadIdx.x / WARP;
-#pragma unroll
-        for (u32 column = 0; column < 2; ++column) {
-            u32 pair = 2 * (threadIdx.x % 4) + column;
-            float sum = sum_of_groups(part.sum[column]);
-            if (pair >= pairs) {
-                continue;
-            }
-            if (group == 0) {
-                own_scales[warp * pairs + pair] = make_float2(part.largest[column], sum);
-            }
-#pragma unroll
-            for (u32 block = 0; block < BLOCKS_64; ++block) {
-                float* to = own + (warp * pairs + pair) * HEAD + 64 * block + 8 * group;
-#pragma unroll
-                for (u32 half = 0; half < 2; ++half) {
-                    const Sums &low = part.output[block][2 * half], &high = part.output[block][2 * half + 1];
-                    *reinterpret_cast<float4*>(to + 4 * half) = make_float4(
-                        low.values[column], low.values[column + 2], high.values[column], high.values[column + 2]);
-                }
-            }
-        }
+        own = {shared, own_scales, pairs};
     }
 
     // Of all parts that a block gets.
@@ -94,22 +44,29 @@ struct NearRoom {
         u32 rank = rank_in_cluster();
         for (u32 index = threadIdx.x; index < pairs * PIECES; index += TEAM::THREADS) {
             u32 pair = index / PIECES, dimension = index % PIECES * 4;
-            Joint<WARPS> joint(own_scales + pair, pairs);
-            float4 total = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-#pragma unroll
-            for (u32 warp = 0; warp < WARPS; ++warp) {
-                float4 value = *reinterpret_cast<const float4*>(own + (warp * pairs + pair) * HEAD + dimension);
-                total.x += joint.factors[warp] * value.x;
-                total.y += joint.factors[warp] * value.y;
-                total.z += joint.factors[warp] * value.z;
-                total.w += joint.factors[warp] * value.w;
-            }
+            Joint<WARPS> joint = own.joint(pair);
+            float4 total = own.total(joint, pair, dimension);
             u32 to = dimension / OWN, arrival = address_in(barrier, to);
             u32 sum = address_in(sums + (rank * pairs + pair) * OWN + dimension % OWN, to);
             send_in_cluster(sum, arrival, total.x, total.y, total.z, total.w);
             if (dimension % OWN == 0) {
                 send_in_cluster(address_in(scales + rank * pairs + pair, to), arrival, joint.largest, joint.sum);
             }
+        }
+    }
+
+    // The same of a team of one block, whose warps have all parts.
+    template <typename Output>
+    __device__ __forceinline__ void finish_alone(const Output& output) const {
+        constexpr u32 PIECES = HEAD / 4;
+        for (u32 index = threadIdx.x; index < pairs * PIECES; index += TEAM::THREADS) {
+            u32 pair = index / PIECES, dimension = index % PIECES * 4;
+            Joint<WARPS> joint = own.joint(pair);
+            float4 total = own.total(joint, pair, dimension);
+            Vector8 four = {
+                to_pair(__fdividef(total.x, joint.sum), __fdividef(total.y, joint.sum)),
+                to_pair(__fdividef(total.z, joint.sum), __fdividef(total.w, joint.sum))};
+            *reinterpret_cast<Vector8*>(output(pair) + dimension) = four;
         }
     }
 

@@ -16,6 +16,7 @@ const HEADERS: &[(&str, &str)] = &[
     ("near.cuh", include_str!("../../kernels/attention/near.cuh")),
     ("near_head.cuh", include_str!("../../kernels/attention/near_head.cuh")),
     ("near_page.cuh", include_str!("../../kernels/attention/near_page.cuh")),
+    ("near_parts.cuh", include_str!("../../kernels/attention/near_parts.cuh")),
     ("near_room.cuh", include_str!("../../kernels/attention/near_room.cuh")),
     ("near_sums.cuh", include_str!("../../kernels/attention/near_sums.cuh")),
     ("packet.cuh", include_str!("../../kernels/include/packet.cuh")),

@@ -34,6 +34,10 @@ pub fn run(rig: &mut Rig, peak: Peak) -> Result<(), Failure> {
     ] {
         one(rig, peak, name, LLAMA, [sequences, rows, context])?;
     }
+    for sequences in [1, 4, 8, 16, 24, 32, 48, 64] {
+        let name = format!("decode {sequences} x 512, appends");
+        one(rig, peak, &name, Heads { fresh: true, ..LLAMA }, [sequences, 1, 512])?;
+    }
     for (name, rows, context) in [
         ("SmolLM2 decode of 144", 1, 144),
         ("SmolLM2 decode of 512", 1, 512),

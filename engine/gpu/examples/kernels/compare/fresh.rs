@@ -12,11 +12,14 @@ use crate::rig::{Failure, Memory, Rig, launched};
 
 const EPSILON: f32 = 1e-6;
 const POSITIONS: usize = 6000;
+/// Every so many elements of a step's rows are negative zeros.
+const SIGNED_ZEROS: usize = 29;
 /// One rounding to bf16 in a few of the elements.
 const ORDER: f64 = 3e-3;
 
-/// Most rows of a pass that is for short contexts.
+/// Most rows of a sequence in a pass that is for short contexts, and most sequences.
 const MOST_ROWS: usize = 16;
+const MOST_SEQUENCES: usize = 64;
 /// More heads that have kernels for short contexts: groups of one to sixteen.
 const NEAR: [Heads; 5] = [
     Heads { query: 8, cached: 8, group: 1, offset: 0, width: 128 },
@@ -58,7 +61,10 @@ struct Turn {
 pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
     let some: Vec<Sequence> = (0..8).map(|at| (1, 1023 - 120 * at, false)).collect();
     let many: Vec<Sequence> = (0..32).map(|at| (1, if at == 7 { 1000 } else { 7 * at }, false)).collect();
-    let any: [&[Sequence]; 19] = [
+    let most: Vec<Sequence> = (0..64).map(|at| (1, if at == 20 { 1015 } else { at % 40 * 2 }, false)).collect();
+    let long: Vec<Sequence> = (0..20).map(|at| (1, if at % 5 == 0 { 1023 - at } else { at }, false)).collect();
+    let new = [(1, 0, false); 48];
+    let any: [&[Sequence]; 23] = [
         &[(1, 600, false), (1, 300, false)],
         &[(2, 300, true)],
         &[(1, 0, false)],
@@ -76,8 +82,12 @@ pub fn run(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
         &[(16, 0, false)],
         &[(1, 512, false), (1, 0, false), (1, 1000, false), (1, 7, false), (1, 33, false), (1, 256, false)],
         &some,
+        &many[..16],
         &many[..17],
         &many,
+        &most,
+        &long,
+        &new,
     ];
     let small = rig.small;
     let short = SHAPES[..2].iter().chain(&NEAR).map(|heads| (*heads, &NEAR_STEPS[..]));
@@ -169,7 +179,9 @@ fn compare(
         return Ok(());
     }
     let rows = step.input.rows();
-    let source = rig.random.bf16((rows + 2) * heads.row());
+    let mut source = rig.random.bf16((rows + 2) * heads.row());
+    // Rotation keeps the sign of a zero, too.
+    source.iter_mut().step_by(SIGNED_ZEROS).for_each(|value| *value = bf16::NEG_ZERO);
     let mut cache = cache.clone();
     cache.iter_mut().for_each(|side| poison(side, heads, &step.input));
     let weights = [rig.random_f32(heads.width)?, rig.random_f32(heads.width)?];
@@ -184,7 +196,7 @@ fn compare(
         report.equal(name, &format!("{heads:?} {turn:?} {sequences:?}"), &fused[which], &apart[which]);
     }
     // Rows of padding are part of what is launched.
-    let padded = if rows > MOST_ROWS { rows + 2 } else { (rows + 2).min(MOST_ROWS) };
+    let padded = (rows + 2).min(if rows > MOST_ROWS { MOST_SEQUENCES } else { MOST_ROWS });
     for near in step.near(padded) {
         let side = side(rig)?;
         step.attend(rig, (Some(fresh), Some(near)), &side, padded)?;
