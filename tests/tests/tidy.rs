@@ -153,6 +153,59 @@ fn may_import(of: &str, other: &str) -> bool {
     }
 }
 
+/// The modules of the engine that a file of it names, with the lines: as `crate::other`, in `crate::{one, other}`, or by as
+/// many `super::` as lead out of its own.
+fn named_modules(name: &str, text: &str) -> Vec<(usize, String)> {
+    let path = name.trim_start_matches("engine/src/").trim_end_matches(".rs").trim_end_matches("/mod");
+    let out = "super::".repeat(path.split('/').count());
+    let code: Vec<&str> =
+        text.lines().map(|line| if line.trim_start().starts_with("//") { "" } else { line }).collect();
+    let code = code.join("\n").replace(&out, "crate::");
+    let mut named = Vec::new();
+    for (at, word) in code.match_indices("crate::") {
+        let start = at + word.len();
+        let firsts = first_names(&code[start..]);
+        named.extend(
+            firsts.into_iter().map(|(offset, other)| (code[..start + offset].matches('\n').count() + 1, other)),
+        );
+    }
+    named
+}
+
+/// What stands behind `crate::`: one name, or the first one of each path in a group. Each with its place.
+fn first_names(rest: &str) -> Vec<(usize, String)> {
+    let (mut names, mut depth, mut begins) = (Vec::new(), 0, true);
+    let mut at = 0;
+    for part in rest.split_inclusive(|letter: char| !letter.is_alphanumeric() && letter != '_') {
+        let name = part.trim_end_matches(|letter: char| !letter.is_alphanumeric() && letter != '_');
+        if begins && !name.is_empty() {
+            names.push((at, name.to_owned()));
+            begins = false;
+        }
+        match part[name.len()..].chars().next() {
+            Some('{') => depth += 1,
+            Some('}') => depth -= 1,
+            Some(',') => begins |= depth == 1,
+            _ => {}
+        }
+        if depth == 0 {
+            break;
+        }
+        at += part.len();
+    }
+    names
+}
+
+#[test]
+fn every_form_of_an_import_is_read() {
+    let text = "use crate::cache::Page;\nuse crate::{\n    plan,\n    spec::{tree, draft::Draft},\n    types::{self, Rank}, load,\n};\n\
+                // use crate::runner;\nfn of(page: super::super::weights::Weight) -> super::tests { crate::mock::Mock }\n";
+    let found = named_modules("engine/src/model/layers.rs", text);
+    let expected = ["cache", "plan", "spec", "types", "load", "weights", "mock"].map(str::to_owned);
+    assert_eq!(found.iter().map(|(_, name)| name.clone()).collect::<Vec<_>>(), expected);
+    assert_eq!(found.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [1, 3, 4, 5, 5, 8, 8]);
+}
+
 #[test]
 fn modules_of_the_engine_import_downwards_only() {
     assert!(may_import("runner", "executor") && !may_import("executor", "runner") && !may_import("weights", "load"));
@@ -162,12 +215,9 @@ fn modules_of_the_engine_import_downwards_only() {
         let module = name.split('/').nth(2).unwrap().trim_end_matches(".rs");
         // Tests at the end of a file may use what stands above it.
         let shipped = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
-        let imports = |line: &str| {
-            let named = line.split("crate::").skip(1);
-            let mut modules = named.map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap());
-            modules.any(|other| !other.is_empty() && other != module && !may_import(module, other))
-        };
-        findings.extend(lines(&name, shipped, |line| !line.trim_start().starts_with("//") && imports(line)));
+        let named = named_modules(&name, shipped).into_iter();
+        let above = named.filter(|(_, other)| other != module && !may_import(module, other));
+        findings.extend(above.map(|(line, other)| format!("{name}:{line}: imports {other}")));
     }
     none(findings, "the order of modules in engine/src/lib.rs");
 }
@@ -180,7 +230,8 @@ fn the_scheduler_and_the_cache_see_integers_only() {
         inside && !name.contains("/tests/")
     });
     let findings = inside.flat_map(|(name, text)| {
-        lines(&name, &text, |line| forbidden.iter().any(|module| line.contains(&format!("crate::{module}"))))
+        let named = named_modules(&name, &text).into_iter().filter(|(_, other)| forbidden.contains(&&**other));
+        named.map(|(line, other)| format!("{name}:{line}: imports {other}")).collect::<Vec<_>>()
     });
     none(findings.collect(), "scheduler and cache import types alone");
 }
