@@ -36,11 +36,10 @@ fn main() -> ExitCode {
     for note in notes {
         eprintln!("note: {note}");
     }
-    match commands::run(cli) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::from(2)
-        }
-    }
+    let code = commands::run(cli).unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::from(2)
+    });
+    output::finish();
+    code
 }

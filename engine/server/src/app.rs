@@ -83,7 +83,7 @@ impl App {
     /// Opens the doors. A second call has no effect.
     pub fn ready(&self, service: Service) {
         let service = Arc::new(service);
-        let metrics = Metrics::new(&service, &self.admission, &self.answers);
+        let metrics = Metrics::new(&service, &self.admission, &self.answers, &self.settings.log_lines_lost);
         let startup_seconds = self.start.elapsed().as_secs_f64();
         let _first_wins = self.loaded.set(Loaded { service, metrics, startup_seconds });
     }

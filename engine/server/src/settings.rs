@@ -1,5 +1,7 @@
 //! What the operator decides about the server.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -58,6 +60,8 @@ pub struct Settings {
     pub connections: usize,
     /// Every setting of the program with its value and origin, for `/server_info`.
     pub report: Value,
+    /// Lines of the log that could not be written, counted by who writes it.
+    pub log_lines_lost: Arc<AtomicU64>,
 }
 
 impl Default for Settings {
@@ -70,6 +74,7 @@ impl Default for Settings {
             patience: Duration::from_secs(60),
             connections: usize::MAX,
             report: Value::Object(serde_json::Map::new()),
+            log_lines_lost: Arc::default(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The binary from outside: what it prints, where, and how it ends.
 
+mod log;
 mod night;
 mod scripts;
 mod server;

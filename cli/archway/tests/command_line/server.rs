@@ -39,9 +39,16 @@ impl Server {
         Self { child, address }
     }
 
+    /// A connection on which an answer that does not come is an error.
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        stream
+    }
+
     /// A request without a body; the whole response.
     pub fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let mut stream = self.connect();
         write!(stream, "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
@@ -54,7 +61,7 @@ impl Server {
     }
 
     pub fn post(&self, path: &str, body: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let mut stream = self.connect();
         write!(
             stream,
             "POST {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\n\

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::engine::runner::EngineStats;
 use prometheus_client::collector::Collector;
@@ -12,15 +13,16 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use crate::admission::Admission;
 use crate::service::Service;
 
-/// Reads the engine's counters whenever Prometheus asks.
+/// Reads the engine's counters, and those of the server around it, whenever Prometheus asks.
 pub struct EngineCollector {
     service: Arc<Service>,
     admission: Arc<Admission>,
+    log_lines_lost: Arc<AtomicU64>,
 }
 
 impl EngineCollector {
-    pub fn new(service: Arc<Service>, admission: Arc<Admission>) -> Self {
-        Self { service, admission }
+    pub fn new(service: Arc<Service>, admission: Arc<Admission>, log_lines_lost: Arc<AtomicU64>) -> Self {
+        Self { service, admission, log_lines_lost }
     }
 
     fn levels(&self, encoder: &mut DescriptorEncoder, stats: &EngineStats) -> fmt::Result {
@@ -51,7 +53,9 @@ impl EngineCollector {
         let following = stats.following_steps;
         add("archway_engine_steps_ahead", "Those submitted before the tokens of the step before were read", following)?;
         let failures = stats.integrity_failures;
-        add("archway_prefix_cache_integrity_failures", "Cached pages that failed their check", failures)
+        add("archway_prefix_cache_integrity_failures", "Cached pages that failed their check", failures)?;
+        let lost = self.log_lines_lost.load(Ordering::Relaxed);
+        add("archway_log_lines_lost", "Lines of the log that could not be written", lost)
     }
 
     /// Counters and levels that vLLM splits by a label.

@@ -10,6 +10,7 @@ pub use histograms::Histograms;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use prometheus_client::encoding::prometheus_text;
 use prometheus_client::registry::Registry;
@@ -26,7 +27,12 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    pub fn new(service: &Arc<Service>, admission: &Arc<Admission>, answers: &Answers) -> Self {
+    pub fn new(
+        service: &Arc<Service>,
+        admission: &Arc<Admission>,
+        answers: &Answers,
+        log_lines_lost: &Arc<AtomicU64>,
+    ) -> Self {
         let labels = [
             (Cow::Borrowed("engine"), Cow::Borrowed("0")),
             (Cow::Borrowed("model_name"), Cow::Owned(service.name().to_owned())),
@@ -34,7 +40,8 @@ impl Metrics {
         let mut registry = Registry::with_labels(labels.into_iter());
         service.histograms.register(&mut registry);
         answers.register(&mut registry);
-        let collector = engine::EngineCollector::new(Arc::clone(service), Arc::clone(admission));
+        let (service, admission) = (Arc::clone(service), Arc::clone(admission));
+        let collector = engine::EngineCollector::new(service, admission, Arc::clone(log_lines_lost));
         registry.register_collector(Box::new(collector));
         Self { registry }
     }

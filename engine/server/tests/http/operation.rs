@@ -78,6 +78,7 @@ async fn metrics_follow_the_requests() {
         "# TYPE vllm:num_preemptions_total counter",
         "# TYPE archway_engine_steps_total counter",
         "# TYPE archway_engine_steps_ahead_total counter",
+        "archway_log_lines_lost_total{engine=\"0\",model_name=\"mock\"} 0",
     ] {
         let found = text.lines().any(|found| found == line || found.starts_with(&format!("{line}.")));
         assert!(found, "{line} is missing in\n{text}");

@@ -2,15 +2,19 @@
 
 use std::env;
 use std::io::{IsTerminal, stderr};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, Result};
 use tracing_subscriber::EnvFilter;
 
+use crate::output::{self, Talk};
 use crate::settings::LogLevel;
 
 /// Events go to stderr. `RUST_LOG` is the usual way to ask for parts of them. What cannot be written, because the disk is
-/// full or the reader has gone, is lost, and the server goes on. Errors: a `RUST_LOG` that is not a filter.
-pub fn start(level: LogLevel) -> Result<()> {
+/// full or the reader stalls or has gone, is lost, and the server goes on. Returns the number of lines that were lost,
+/// which grows. Errors: a `RUST_LOG` that is not a filter, or no thread for the log.
+pub fn start(level: LogLevel) -> Result<Arc<AtomicU64>> {
     let filter = match env::var_os(EnvFilter::DEFAULT_ENV).filter(|wish| !wish.is_empty()) {
         Some(wish) => parse(&wish.to_string_lossy())?,
         None => {
@@ -18,14 +22,16 @@ pub fn start(level: LogLevel) -> Result<()> {
             EnvFilter::new(word.as_str().unwrap_or("info"))
         }
     };
+    let lost = output::queue_talk()
+        .context("the thread that writes the log cannot start; allow more processes (`ulimit -u`)")?;
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(stderr)
+        .with_writer(|| Talk)
         .with_ansi(stderr().is_terminal())
-        // The library tells of an event that it cannot write on stderr too, by a macro that panics where that fails.
+        // The library tells of an event that it cannot write on stderr too, by a macro that waits for its reader and panics where that fails.
         .log_internal_errors(false)
         .init();
-    Ok(())
+    Ok(lost)
 }
 
 fn parse(wish: &str) -> Result<EnvFilter> {

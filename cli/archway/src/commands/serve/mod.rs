@@ -50,7 +50,7 @@ impl Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let settings = resolve(&arguments.options()?, arguments.config.as_deref())?;
-    log::start(settings.options.log_level.unwrap_or(LogLevel::Info))?;
+    let log_lines_lost = log::start(settings.options.log_level.unwrap_or(LogLevel::Info))?;
     let connections = limits::connections()?;
     let prepared = loader::prepare(&settings.options)?;
     eprintln!("{}\n", prepared.plan());
@@ -62,7 +62,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         .enable_all()
         .build()
         .context("the server's threads cannot start")?;
-    let result = runtime.block_on(serve(&settings, prepared, connections));
+    let own = Settings { connections, log_lines_lost, ..server_settings(&settings) };
+    let result = runtime.block_on(serve(&settings.options, own, prepared));
     // A load that was cut short must not hold up the end.
     runtime.shutdown_background();
     result
@@ -72,17 +73,14 @@ fn default_threads() -> usize {
     available_parallelism().map_or(1, usize::from).min(4)
 }
 
-async fn serve(settings: &Resolved, prepared: loader::Prepared, connections: usize) -> Result<ExitCode> {
-    let options = &settings.options;
+async fn serve(options: &Options, own: Settings, prepared: loader::Prepared) -> Result<ExitCode> {
     let (listener, address) = listen(options).await?;
-    let app = App::new(Settings { connections, ..server_settings(settings) });
+    let app = App::new(own);
     let (stop, stopped) = oneshot::channel();
     let (hurry, hurried) = oneshot::channel();
     let signals = tokio::spawn(orders::signals(stop, hurry)?);
     let mut server = tokio::spawn(engine_server::serve(listener, Arc::clone(&app), told(stopped), told(hurried)));
-    if let Err(error) = output::offer(format_args!("http://{address}")) {
-        tracing::warn!(%error, "the address could not be written to stdout");
-    }
+    tell(address).await;
     tracing::info!(%address, "listening; loading the model");
     let loading = tokio::task::spawn_blocking(move || prepared.load());
     let ended = tokio::select! {
@@ -122,6 +120,17 @@ async fn listen(options: &Options) -> Result<(TcpListener, SocketAddr)> {
         tracing::warn!(%address, "reachable from other machines without a key; set --api-key, or listen on 127.0.0.1");
     }
     Ok((listener, address))
+}
+
+/// Prints the address. Who started the server may read it late or never, and clients may know it all the same.
+async fn tell(address: SocketAddr) {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    let told = tokio::task::spawn_blocking(move || output::offer(format_args!("http://{address}")));
+    match tokio::time::timeout(PATIENCE, told).await {
+        Ok(Ok(Err(error))) => tracing::warn!(%error, "the address could not be written to stdout"),
+        Err(_) => tracing::warn!("nobody reads stdout, to which the address is written; going on"),
+        Ok(_) => {}
+    }
 }
 
 /// Waits for an order; one that can never come is never obeyed.
