@@ -178,13 +178,17 @@ fn a_plan_refuses_what_a_start_refuses() {
         assert!(all.contains(said) && !all.contains("panicked"), "{line:?} {more:?}: {all}");
     }
     // What has no files is imagined, and said to be: a start needs it.
-    let output = archway(&[&gpu[..], &eagle].concat());
-    let all = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && all.contains("one is imagined: hidden size"), "{all}");
+    for (size, counted) in [(&[][..], "(give --draft-size)"), (&["--draft-size", "3GiB"], "3.00 GiB of weights")] {
+        let output = archway(&[&gpu[..], &eagle, size].concat());
+        let all = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && all.contains("one is imagined: hidden size"), "{all}");
+        assert!(all.contains(counted) && all.contains("draft 3.00 GiB") != size.is_empty(), "{all}");
+    }
     let golden = "tests/golden/eagle3-tiny";
     let (target, draft) = (format!("{golden}/target"), format!("{golden}/draft"));
     let output = archway(&["plan", &target, "--gpu", "h200", "--speculative-draft-model-path", &draft]);
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let all = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && all.contains(", draft 0.") && !all.contains("imagined"), "{all}");
 }
 
 /// Numbers that no benchmark can carry out: nothing is allocated, and nothing panics.

@@ -54,7 +54,7 @@ pub struct Arguments {
     /// Hidden size of a draft model that is planned without its files. Default: the model's.
     #[arg(long, value_name = "SIZE", value_parser = clap::value_parser!(u32).range(1..=1 << 20), help_heading = "Speculation")]
     draft_hidden: Option<u32>,
-    /// Weights of a draft model that is planned without its files.
+    /// Weights of a draft model that is planned without its files. Default: they are not counted.
     #[arg(long, value_name = "SIZE", help_heading = "Speculation")]
     draft_size: Option<Bytes>,
     /// Print JSON.
@@ -158,12 +158,16 @@ fn imagined_draft(
 
 /// What a plan rests on where there is no head: a start needs one.
 fn said_of_imagined(shape: &SpeculationShape) -> String {
+    let weights = match shape.draft_bytes {
+        0 => "neither the memory and the time of its weights (give --draft-size) nor its cache are counted".to_owned(),
+        bytes => {
+            format!("{:.2} GiB of weights (--draft-size); its cache is not counted", bytes as f64 / (1u64 << 30) as f64)
+        }
+    };
     format!(
-        "no draft head is given, so one is imagined: hidden size {}, {} draft tokens, {:.2} GiB of weights (--draft-hidden, \
-         --draft-size); `archway serve` needs --speculative-draft-model-path",
-        shape.draft_hidden,
-        shape.draft_vocabulary,
-        shape.draft_bytes as f64 / (1u64 << 30) as f64
+        "no draft head is given, so one is imagined: hidden size {} (--draft-hidden), {} draft tokens, {weights}; \
+         `archway serve` needs --speculative-draft-model-path",
+        shape.draft_hidden, shape.draft_vocabulary
     )
 }
 
