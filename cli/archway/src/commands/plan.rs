@@ -100,7 +100,7 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
     plan.warnings.extend(imagined.as_ref().map(said_of_imagined));
     // Where nobody knows the memory, nobody knows what it can hold.
     if plan.verdict != PlanVerdict::Refused && plan.memory.device.is_some() {
-        capacity::of(&options, &plan, &wanted.config, (wanted.context, kind.sizes()))?;
+        capacity::of(&options, &mut plan, &wanted.config, (wanted.context, kind.sizes()))?;
     }
     Ok(plan)
 }

@@ -24,8 +24,13 @@ pub struct Sizes {
 }
 
 /// What an executor is given: from the settings where they say it, else what the device's usual sizes and the plan's
-/// memory allow.
-pub fn of(options: &Options, plan: &Plan, config: &ModelConfig, (context, sizes): (u32, Sizes)) -> Result<Capacity> {
+/// memory allow. The plan says so where that holds less than a context.
+pub fn of(
+    options: &Options,
+    plan: &mut Plan,
+    config: &ModelConfig,
+    (context, sizes): (u32, Sizes),
+) -> Result<Capacity> {
     let slots = options.max_num_seqs.unwrap_or(sizes.slots).max(1);
     let rows =
         options.max_num_batched_tokens.map_or(Ok(sizes.rows), |count| narrow("max-num-batched-tokens", count.0))?;
@@ -50,12 +55,21 @@ pub fn of(options: &Options, plan: &Plan, config: &ModelConfig, (context, sizes)
         "a key-value cache of {pages} pages does not fit: there is memory for {}; lower {flag}",
         plan.memory.pages
     );
+    let held = u32::try_from(pages.saturating_mul(u64::from(PAGE_SIZE))).unwrap_or(u32::MAX);
+    if held < context {
+        let set = options.max_total_tokens.is_some() || options.kv_cache_memory_bytes.is_some();
+        let helps = if set { format!("raise {flag}") } else { "longer ones need more memory".to_owned() };
+        plan.warnings.push(format!(
+            "a prompt with its answer may have {held} tokens, fewer than the context of {context}: the key-value cache holds \
+             no more; {helps}"
+        ));
+    }
     Ok(Capacity {
         pages: narrow("max-total-tokens", pages)?,
         page_size: PAGE_SIZE,
         slots,
         rows,
-        context,
+        context: context.min(held),
         vocabulary: u32::try_from(config.vocabulary).context("the vocabulary is too large")?,
     })
 }

@@ -49,8 +49,8 @@ pub fn prepare(model: &str, options: &Options) -> Result<Planned> {
     let speculation = wanted.draft(kind, options)?;
     let machine = (kind, devices.machine(options), devices.tuning());
     let request = wanted.request(machine, speculation.as_ref(), options)?;
-    let plan = plan(&request)?;
-    let capacity = capacity::of(options, &plan, &wanted.config, (wanted.context, kind.sizes()))?;
+    let mut plan = plan(&request)?;
+    let capacity = capacity::of(options, &mut plan, &wanted.config, (wanted.context, kind.sizes()))?;
     let model = open(&wanted, options)?;
     Ok(Planned { plan, request, wanted, model, capacity, speculation, options: options.clone(), devices })
 }
@@ -143,8 +143,8 @@ impl Planned {
             "{failure}, and there is nothing in its place:\n\n{}",
             self.plan
         );
-        let sizes = (self.capacity.context, self.devices.kind().sizes());
-        self.capacity = capacity::of(&self.options, &self.plan, &self.wanted.config, sizes)?;
+        let sizes = (self.wanted.context, self.devices.kind().sizes());
+        self.capacity = capacity::of(&self.options, &mut self.plan, &self.wanted.config, sizes)?;
         eprintln!("{}", self.plan);
         Ok(())
     }

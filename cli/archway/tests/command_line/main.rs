@@ -150,6 +150,28 @@ fn an_answer_says_which_collectives_ran_for_it() {
     }
 }
 
+/// A cache that holds less than a context: the plan says so, and nobody is promised more.
+#[test]
+fn a_small_cache_is_the_longest_context() {
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../engine/tests/config/llama-tiny.json");
+    let small = ["--device", "cpu", "--load-format", "dummy", "--max-total-tokens", "64"];
+    let (code, out, err) = run(&[&["plan", model], &small[..]].concat());
+    let said = "a prompt with its answer may have 64 tokens, fewer than the context of 512";
+    assert!(code == 0 && out.contains(said) && out.contains("raise --max-total-tokens"), "{out}{err}");
+    let (_, out, _) = run(&["plan", model, "--max-model-len", "64", "--max-total-tokens", "64"]);
+    assert!(!out.contains("warning"), "{out}");
+
+    let server = Server::run(&[&[model], &small[..]].concat());
+    server.ready();
+    assert!(server.get("/v1/models").contains(r#""max_model_len":64"#));
+    for (most, status) in [(60, "200"), (61, "400")] {
+        let body = format!(r#"{{"model":"llama-tiny","prompt":[1,2,3,4],"max_tokens":{most},"ignore_eos":true}}"#);
+        let mut answer = String::new();
+        server.complete(&body).read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
+    }
+}
+
 /// A shell's limit is below the places of the queue.
 #[test]
 fn a_server_takes_more_connections_than_a_shell_gives_files() {
