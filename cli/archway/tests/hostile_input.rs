@@ -178,7 +178,10 @@ fn a_plan_refuses_what_a_start_refuses() {
         assert!(all.contains(said) && !all.contains("panicked"), "{line:?} {more:?}: {all}");
     }
     // What has no files is imagined, and said to be: a start needs it.
-    for (size, counted) in [(&[][..], "(give --draft-size)"), (&["--draft-size", "3GiB"], "3.00 GiB of weights")] {
+    for (size, counted) in [
+        (&[][..], "weights (without --draft-size) and its cache are not counted"),
+        (&["--draft-size", "3GiB"], "3.00 GiB of weights"),
+    ] {
         let output = archway(&[&gpu[..], &eagle, size].concat());
         let all = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && all.contains("one is imagined: hidden size"), "{all}");

@@ -159,7 +159,7 @@ fn imagined_draft(
 /// What a plan rests on where there is no head: a start needs one.
 fn said_of_imagined(shape: &SpeculationShape) -> String {
     let weights = match shape.draft_bytes {
-        0 => "neither the memory and the time of its weights (give --draft-size) nor its cache are counted".to_owned(),
+        0 => "its weights (without --draft-size) and its cache are not counted".to_owned(),
         bytes => {
             format!("{:.2} GiB of weights (--draft-size); its cache is not counted", bytes as f64 / (1u64 << 30) as f64)
         }
