@@ -205,9 +205,11 @@ pub fn check(
 
 fn unknown(path: &str, name: &str, place: Place, mut names: Vec<&'static str>) -> ApiError {
     names.extend(KNOWN.iter().filter(|known| known.applies_to(place)).map(|known| known.name));
-    let hint = match similar::nearest(name, names) {
-        Some(near) => format!("; did you mean `{near}`?"),
-        None => "; see /openapi.json for the fields that this server knows".to_owned(),
+    let hint = match (place, name, similar::nearest(name, names)) {
+        (Place::Chat, "prompt", _) => "; give `messages` here, or send it to /v1/completions".to_owned(),
+        (Place::Completion, "messages", _) => "; give `prompt` here, or send them to /v1/chat/completions".to_owned(),
+        (_, _, Some(near)) => format!("; did you mean `{near}`?"),
+        (_, _, None) => "; see /openapi.json for the fields that this server knows".to_owned(),
     };
     ApiError::invalid(path, format!("unknown field `{path}`{hint}")).with_code("unknown_parameter")
 }
@@ -240,6 +242,13 @@ mod tests {
         assert_eq!((refused.param.as_deref(), refused.code), (Some("store"), Some("unsupported_parameter")));
         assert_eq!(judge(Place::Chat, "user", 1.into()).unwrap_err().code, Some("invalid_value"));
         assert!(judge(Place::Completion, "tools", serde_json::json!([])).is_err());
+    }
+
+    #[test]
+    fn a_field_of_the_other_route_is_told_where_it_belongs() {
+        let refused = |place, name| judge(place, name, "hi".into()).unwrap_err().message;
+        assert!(refused(Place::Chat, "prompt").ends_with("send it to /v1/completions"));
+        assert!(refused(Place::Completion, "messages").ends_with("send them to /v1/chat/completions"));
     }
 
     #[test]

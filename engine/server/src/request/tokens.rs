@@ -148,8 +148,8 @@ pub fn budget(param: &str, length: usize, context: u32, wish: Wish) -> Result<u3
         Some((_, asked)) if asked <= room => Ok(asked),
         Some((field, asked)) => {
             let message = format!(
-                "the prompt has {length} tokens and `{field}` asks for {asked} more, but this model's context is \
-                 {context} tokens; ask for {room} or fewer"
+                "the prompt's tokens ({length}) and those that `{field}` asks for ({asked}) are more than this model's \
+                 context of {context} tokens; ask for {room} or fewer"
             );
             Err(ApiError::invalid(field, message).with_code("context_length_exceeded"))
         }
