@@ -50,6 +50,10 @@ pub fn to_text(answer: &Answer, index: &Index) -> String {
 fn question(answer: &Answer) -> String {
     let shape = &answer.shape;
     let message = match shape.message.map(|bytes| Size::from_bytes(bytes).map(|size| size.to_string())) {
+        // As in the data, a number without a unit is one of bytes.
+        Some(Ok(size)) if size.ends_with(|last: char| last.is_ascii_digit()) => {
+            format!("{size} bytes of {}", shape.dtype)
+        }
         Some(Ok(size)) => format!("{size} of {}", shape.dtype),
         Some(Err(_)) => "an empty message".into(),
         None => format!("a message of unknown size in {}", shape.dtype),

@@ -96,6 +96,8 @@ fn what_cannot_be_done_exits_2() {
     assert!(text(&capdb(&["show", "h201"]).stderr).contains("did you mean `h200`?"));
     let size = text(&capdb(&["explain", "--arch", "sm90", "--world-size", "2", "--message", "64MB"]).stderr);
     assert!(size.contains("write `64MiB`"), "{size}");
+    let task = text(&capdb(&["schema"]).stderr);
+    assert!(task.contains("<--check|--write>"), "{task}");
 }
 
 #[test]
@@ -116,6 +118,8 @@ fn a_product_brings_its_usual_machine() {
     assert_eq!(answer["assumed"], json!(["topology: pcie_p2p", "multicast: false"]));
     let said = json(&[&question[..], &["--topology", "pcie_no_p2p", "--multicast", "false"]].concat());
     assert_eq!(said["assumed"], json!([]));
+    let small = text(&capdb(&["explain", "--gpu", "h200", "--world-size", "4", "--message", "12"]).stdout);
+    assert!(small.contains("with multicast, 12 bytes of bf16"), "{small}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::output;
 /// A published major version is frozen: a schema may grow, and it must still accept every file that it accepted. A change
 /// that breaks this is refused, with the places that break.
 #[derive(clap::Args)]
-#[command(after_long_help = "\
+#[command(group(clap::ArgGroup::new("task").required(true).args(["check", "write"])), after_long_help = "\
 Examples:
   capdb schema --check                         exit 1 if schemas/ is out of date
   capdb schema --write                         bring schemas/ up to date, never breaking a major
@@ -20,7 +20,7 @@ Examples:
                                                also compare with the schemas of the branch to merge into")]
 pub struct Args {
     /// Report every difference; change nothing.
-    #[arg(long, required_unless_present = "write", conflicts_with = "write")]
+    #[arg(long)]
     check: bool,
     /// Write what differs compatibly.
     #[arg(long)]
