@@ -197,6 +197,8 @@ fn heads_for_other_targets_and_damaged_files_are_refused() {
     assert!(refusal().contains("a Python pickle, which is not read; convert it"), "{}", refusal());
     std::fs::remove_file(folder.path().join("config.json")).unwrap();
     assert!(refusal().contains("has no config.json"), "{}", refusal());
+    std::fs::remove_dir_all(folder.path()).unwrap();
+    assert!(refusal().contains("does not exist"), "{}", refusal());
 }
 
 #[test]

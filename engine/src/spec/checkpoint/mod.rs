@@ -70,8 +70,8 @@ pub fn open_head(
 ) -> Result<HeadCheckpoint, LoadError> {
     let (path, name) = (folder.join("config.json"), folder.display().to_string());
     if !is_there(&path) {
-        let message = "has no config.json; give the folder of an EAGLE-3 head".to_owned();
-        return Err(LoadError::File { path: name, message });
+        let what = if is_there(folder) { "has no config.json" } else { "does not exist" };
+        return Err(LoadError::File { path: name, message: format!("{what}; give the folder of an EAGLE-3 head") });
     }
     let file = path.display().to_string();
     let keys = json_object(&file, &read_text(&path)?)?;
