@@ -56,7 +56,7 @@ copied() {
 refused() {
     seconds refused 2 timeout 10 "$programs/archway" serve "${dummy[@]}" --port 0 --max-total-tokens 1000000000 2>&1 |
         tee "$out/refusal.txt"
-    grep -q 'out of memory' "$out/refusal.txt"
+    grep -q 'does not fit' "$out/refusal.txt"
 }
 
 served() {

@@ -8,23 +8,25 @@ set -u
 parts=${*:-doctor kernels models faults}
 golden=$root/tests/golden
 
-# Every kernel, once, by several processes: threads of one wait for each other inside the compiler.
+# Every kernel, once, with these features or all, by several processes: threads of one wait for each other inside the compiler.
 compiled() {
     local share bad=0 compilers=()
     for share in 1 2 3 4 5 6 7 8; do
-        "$programs/kernels" compile $share/8 &
+        env ${1:+ARCHWAY_FEATURES=$1} "$programs/kernels" compile $share/8 &
         compilers+=($!)
     done
     for share in "${compilers[@]}"; do wait "$share" || bad=1; done
     return $bad
 }
 
+# Seconds of a run under a checker, of which there are 14 at once.
+checked=240
 # Runs start side by side, each under a checker: begin LOG COMMAND...
 running=()
 begin() {
     local log=$out/$1.log
     shift
-    timeout 100 compute-sanitizer --error-exitcode 9 "$@" >"$log" 2>&1 &
+    timeout $checked compute-sanitizer --error-exitcode 9 "$@" >"$log" 2>&1 &
     running+=("$! $log")
 }
 
@@ -52,19 +54,19 @@ memcheck() {
 # lane for it (docs/benchmarks.md says why). Streamed ones without clusters, so that no sliced one runs beside them: the checker
 # fails where those are not watched themselves. Then a kernel that lacks a barrier on purpose, which must be found.
 racecheck() {
-    compiled || return
-    local share bad=0 small=("$programs/kernels" compare serial small) all=pdl,tma,clusters,setmaxnreg
+    local unit lanes= without=pdl,tma,setmaxnreg all=pdl,tma,clusters,setmaxnreg
+    for unit in streamed held wide sliced; do lanes=$lanes,every_lane_arrives@$unit; done
+    compiled && compiled $without$lanes && compiled $all$lanes || return
+    local share bad=0 small=("$programs/kernels" compare serial small)
     for share in 1/6 2/6 3/6 4/6 5/6 6/6; do
         begin "racecheck-${share%/*}" --tool racecheck --kernel-name-exclude kernel_substring=streamed "${small[@]}" $share \
             rows norm rope logits product fused attention fresh sampling
     done
-    local unit lanes=
-    for unit in streamed held wide sliced; do lanes=$lanes,every_lane_arrives@$unit; done
     for share in 1/4 2/4 3/4 4/4; do
-        ARCHWAY_FEATURES=pdl,tma,setmaxnreg$lanes begin "racecheck-streamed-${share%/*}" --tool racecheck "${small[@]}" $share streamed
+        ARCHWAY_FEATURES=$without$lanes begin "racecheck-streamed-${share%/*}" --tool racecheck "${small[@]}" $share streamed
         ARCHWAY_FEATURES=$all$lanes begin "racecheck-sliced-${share%/*}" --tool racecheck "${small[@]}" $share streamed
     done
-    ARCHWAY_FEATURES=$all,fault_missing_barrier@norm timeout 100 compute-sanitizer --tool racecheck --error-exitcode 9 \
+    ARCHWAY_FEATURES=$all,fault_missing_barrier@norm timeout $checked compute-sanitizer --tool racecheck --error-exitcode 9 \
         "${small[@]}" norm >"$out/racecheck-planted.log" 2>&1
     [ $? = 9 ] && grep -q 'Race reported' "$out/racecheck-planted.log" || { echo "a missing barrier was not found" && bad=1; }
     ended && return $bad
