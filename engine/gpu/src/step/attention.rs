@@ -171,9 +171,9 @@ mod tests {
         assert_eq!(near(&[(1, 9); 4], 4, 4), (true, false), "two tiles of two rows have no room for four sequences");
         assert_eq!(near(&[(1, 9); 8], 4, 8), (true, false));
         assert_eq!(near(&[(1, 9); 9], 4, 16), (true, false));
-        assert_eq!(near(&[(1, 9); 32], 4, 32), (true, false));
+        assert_eq!(near(&[(1, 9); 64], 4, 64), (true, false));
         assert_eq!(
-            near(&[(1, 9); 33], 4, 48),
+            near(&[(1, 9); 65], 4, 128),
             (false, false),
             "more sequences than passes of single rows are recorded for"
         );
