@@ -35,7 +35,7 @@ __device__ __forceinline__ bf16* output_of(
 // score, and the sum of weights.
 constexpr u32 PART = HEAD + 2;
 
-// Pages that a warp, or the block, has under way or in work. The twin of `STAGES` in src/kernels/attention.rs.
+// Pages that a warp, or the block, has under way or in work. The twin of `STAGES` in src/kernels/attention/mod.rs.
 constexpr u32 STAGES = 3;
 
 // Rings of pages; when they are done with, the parts: `[WARPS][PAIRS][PART]`.

@@ -1,7 +1,8 @@
 // Attention of few rows over short contexts, where every microsecond is waiting: a cluster of blocks takes a tile of pairs,
 // each of its warps a page at a time in registers; a block puts the parts of its warps together and sends them to the
 // shared memory of the blocks that finish them, each its dimensions. Nothing but registers holds a page, so that blocks fit
-// beside those of the product in front and have the pages of earlier steps at hand before it has ended.
+// beside those of the product in front and have the pages of earlier steps at hand before it has ended. A team of one block
+// is no cluster, and stores what it has put together.
 //
 // The roles of attend_split are turned round: positions and dimensions are rows of the tensor cores' tiles, pairs of (row,
 // query head) their columns, so that few pairs take few registers.

@@ -6,7 +6,7 @@
 
 #if ARCHWAY_ATTENDS_NEAR
 
-// Of several rows: as many blocks as every device with clusters takes. The twin of `CLUSTER` in src/kernels/attention.rs.
+// Of several rows: as many blocks as every device with clusters takes. The twin of `CLUSTER` in src/kernels/attention/near.rs.
 constexpr u32 CLUSTER = 8;
 constexpr u32 NEAR_WARPS = 4;
 

@@ -51,7 +51,7 @@ struct RowsResult {
     }
 };
 
-// What a block of attend_rows keeps in shared memory. The twin of `rows_shared` in src/kernels/attention.rs.
+// What a block of attend_rows keeps in shared memory. The twin of `rows_shared` in src/kernels/attention/near.rs.
 struct RowsMemory {
     union {
         bf16 keys[SLOTS][PAGE * HEAD];

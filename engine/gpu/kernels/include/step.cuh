@@ -1,5 +1,5 @@
-// One step's integers in device memory, as the host lays them out: its twin is src/step.rs, which says where each array
-// lies. Everything that changes between replays of a graph is here; kernels get the addresses of the arrays, which
+// One step's integers in device memory, as the host lays them out: its twin is src/step, where layout.rs says where each
+// array lies. Everything that changes between replays of a graph is here; kernels get the addresses of the arrays, which
 // never change.
 #pragma once
 

@@ -56,7 +56,7 @@ impl NearKernels {
     }
 }
 
-/// Heads that they are compiled for: the twin of a condition in `kernels/attention/near.cuh`.
+/// Heads that they are compiled for: the twin of `ARCHWAY_ATTENDS_NEAR` in `kernels/attention/tile.cuh`.
 const NEAR_HEADS: [u32; 2] = [64, 128];
 /// Longest context for which a pass is recorded that attends so: a warp then has at most eleven pages, and a block of 64
 /// pairs at most nine, of which it works on five, or three, at once.
