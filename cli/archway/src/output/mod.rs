@@ -38,11 +38,16 @@ macro_rules! eprintln {
 
 /// Writes a line of talk; where it cannot be written, there is nobody to tell, and the work goes on.
 pub fn talk(text: Arguments<'_>) {
-    // At once, so that lines of several threads stay whole.
-    let _ = Talk.write_all(format!("{}\n", printable(&text.to_string())).as_bytes());
+    let line = format!("{}\n", printable(&text.to_string()));
+    match QUEUE.get() {
+        // The log may fill the queue, and this may be the reason.
+        Some(queue) => queue.insist(line.as_bytes()),
+        // At once, so that lines of several threads stay whole.
+        None => drop(io::stderr().write_all(line.as_bytes())),
+    }
 }
 
-/// stderr, or the queue before it. What is written at once stays together.
+/// Where the log goes: stderr, or the queue before it. What is written at once stays together.
 pub struct Talk;
 
 impl Write for Talk {

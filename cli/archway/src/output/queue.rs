@@ -4,17 +4,21 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::Duration;
+use std::{mem, thread};
 
 /// What waits at most, in bytes: thousands of lines, and less than anybody misses.
 const MOST_BYTES: usize = 1 << 20;
+
+/// What waits behind that, of what is said once and explains the rest: the plan, errors, the words of a panic.
+const MOST_INSISTED: usize = 64 << 10;
 
 /// What may wait before a picture that only moves, such as a progress bar, is left out.
 const MOST_BEFORE_PICTURES: usize = 4 << 10;
 
 /// Text on its way to a writer that has a thread of its own. What has no room is lost, and counted. The count is written
-/// in its place, once everything before it is, and until then all that follows is lost too: there is one gap, not many.
+/// in its place. Until everything before it is written all that follows is lost too, but for what is insisted on: there
+/// is one gap, not many.
 pub struct Queue {
     state: Mutex<State>,
     changed: Condvar,
@@ -54,9 +58,19 @@ impl Queue {
 
     /// Whole lines.
     pub fn say(&self, text: &[u8]) {
-        let mut state = self.state();
+        let state = self.state();
         let goes_on = state.unsaid == 0 || state.bytes == 0;
-        if goes_on && state.bytes + text.len() <= MOST_BYTES {
+        self.add(state, text, if goes_on { MOST_BYTES } else { 0 });
+    }
+
+    /// Whole lines that others must not push out.
+    pub fn insist(&self, text: &[u8]) {
+        self.add(self.state(), text, MOST_BYTES + MOST_INSISTED);
+    }
+
+    fn add(&self, mut state: MutexGuard<'_, State>, text: &[u8], most: usize) {
+        if state.bytes + text.len() <= most {
+            self.tell(&mut state);
             self.push(&mut state, text.to_vec(), Kind::Said);
         } else {
             self.lose(&mut state, lines(text));
@@ -66,7 +80,7 @@ impl Queue {
     /// What the next picture replaces: where it would have to wait it is not needed.
     pub fn draw(&self, text: &[u8]) {
         let mut state = self.state();
-        if state.bytes < MOST_BEFORE_PICTURES {
+        if state.bytes < MOST_BEFORE_PICTURES && !text.is_empty() {
             self.push(&mut state, text.to_vec(), Kind::Picture);
         }
     }
@@ -111,14 +125,21 @@ impl Queue {
             _ => {}
         }
         // After a failure the next line is the next trial.
-        if written && state.bytes == 0 && state.unsaid > 0 {
-            let lines = std::mem::take(&mut state.unsaid);
+        if written && state.bytes == 0 {
+            self.tell(&mut state);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Says how many lines were lost, if any.
+    fn tell(&self, state: &mut State) {
+        let lines = mem::take(&mut state.unsaid);
+        if lines > 0 {
             let (what, were) = if lines == 1 { ("line", "was") } else { ("lines", "were") };
             let text =
                 format!("note: {lines} {what} of the log {were} lost here: nobody read on, or there was no room\n");
-            self.push(&mut state, text.into_bytes(), Kind::Gap(lines));
+            self.push(state, text.into_bytes(), Kind::Gap(lines));
         }
-        self.changed.notify_all();
     }
 
     fn push(&self, state: &mut State, text: Vec<u8>, kind: Kind) {
@@ -143,87 +164,117 @@ fn lines(text: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader, PipeReader};
-    use std::sync::atomic::AtomicBool;
-
     use super::*;
 
-    fn piped() -> (Arc<Queue>, BufReader<PipeReader>) {
-        let (reader, writer) = io::pipe().unwrap();
-        (Queue::start(writer).unwrap(), BufReader::new(reader))
+    /// What was read: nothing is while a test has it. Full, it takes nothing.
+    #[derive(Clone, Default)]
+    struct Reader(Arc<Mutex<Read>>);
+
+    #[derive(Default)]
+    struct Read {
+        text: String,
+        full: bool,
     }
 
-    fn line(from: &mut impl BufRead) -> String {
-        let mut line = String::new();
-        from.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
+    impl Reader {
+        fn now(&self) -> MutexGuard<'_, Read> {
+            self.0.lock().unwrap()
+        }
     }
 
-    /// A pipe that nobody reads takes what it has room for, the queue what it has; the rest is told in its place.
+    impl Write for Reader {
+        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+            let mut read = self.now();
+            if read.full {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            read.text += str::from_utf8(text).unwrap();
+            Ok(text.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn start() -> (Arc<Queue>, Reader) {
+        let reader = Reader::default();
+        (Queue::start(reader.clone()).unwrap(), reader)
+    }
+
+    fn finish(queue: &Queue) {
+        queue.finish(Duration::from_secs(60));
+        assert_eq!(queue.state().bytes, 0);
+    }
+
+    fn lost(queue: &Queue) -> u64 {
+        queue.lost().load(Ordering::Relaxed)
+    }
+
+    /// More than there is room for. What others said in vain may not push out why.
     #[test]
     fn a_reader_that_stalls_keeps_nobody_waiting_and_is_told_what_it_missed() {
-        let (queue, mut reader) = piped();
-        let said = (0..40_000).map(|number| format!("{number:0>99}\n"));
-        said.for_each(|text| queue.say(text.as_bytes()));
-        let lost = queue.lost().load(Ordering::Relaxed);
-        assert!(lost > 20_000 && lost < 30_000, "{lost}");
-        for number in 0..40_000 - lost {
-            assert_eq!(line(&mut reader), format!("{number:0>99}"));
-        }
-        let gap = line(&mut reader);
-        assert!(gap.starts_with(&format!("note: {lost} lines of the log were lost here")), "{gap}");
+        let (queue, reader) = start();
+        let stalled = reader.now();
+        let line = |number: u64| format!("{number:0>99}\n");
+        let held = (MOST_BYTES / 100) as u64;
+        (0..held + 5).for_each(|number| queue.say(line(number).as_bytes()));
+        queue.insist(b"error: the reason\n");
+        queue.say(b"in vain\n");
+        queue.insist(&[b'\n'; MOST_INSISTED]);
+        assert_eq!(lost(&queue), 6 + MOST_INSISTED as u64);
+        drop(stalled);
+        finish(&queue);
         queue.say(b"goes on\n");
-        assert_eq!(line(&mut reader), "goes on");
-        assert_eq!(queue.lost().load(Ordering::Relaxed), lost);
+        finish(&queue);
+        let gap = |what: &str| format!("note: {what} lost here: nobody read on, or there was no room\n");
+        let said: String = (0..held).map(line).collect();
+        let end = [
+            &gap("5 lines of the log were"),
+            "error: the reason\n",
+            &gap(&format!("{} lines of the log were", 1 + MOST_INSISTED)),
+            "goes on\n",
+        ];
+        // Both are long.
+        assert!(reader.now().text == said + &end.concat());
     }
 
     #[test]
     fn pictures_are_left_out_and_not_counted() {
-        let (queue, mut reader) = piped();
-        queue.draw(b"first\n");
-        assert_eq!(line(&mut reader), "first");
-        (0..40_000).for_each(|_| queue.draw(&[b'.'; 100]));
-        queue.say(b"\nlast\n");
-        let pictures = line(&mut reader).len();
-        assert!(pictures > 0 && pictures < 1_000_000, "{pictures}");
-        assert_eq!((line(&mut reader).as_str(), queue.lost().load(Ordering::Relaxed)), ("last", 0));
+        let (queue, reader) = start();
+        let stalled = reader.now();
+        (0..1000).for_each(|_| queue.draw(&[b'.'; 100]));
+        queue.say(b"last\n");
+        drop(stalled);
+        finish(&queue);
+        let pictures = MOST_BEFORE_PICTURES.div_ceil(100) * 100;
+        assert_eq!(reader.now().text, ".".repeat(pictures) + "last\n");
+        assert_eq!(lost(&queue), 0);
     }
 
     #[test]
     fn its_end_is_waited_for_but_not_forever() {
-        let (queue, reader) = piped();
-        (0..2000).for_each(|_| queue.say(&[b'\n'; 100]));
+        let (queue, reader) = start();
+        let stalled = reader.now();
+        queue.say(b"last\n");
         queue.finish(Duration::from_millis(20));
-        assert!(queue.state().bytes > 0);
-        let reading = thread::spawn(|| reader.lines().take(200_000).count());
-        queue.finish(Duration::from_secs(60));
-        assert_eq!((queue.state().bytes, reading.join().unwrap()), (0, 200_000));
+        assert!(stalled.text.is_empty() && queue.state().bytes > 0);
+        drop(stalled);
+        finish(&queue);
+        assert_eq!(reader.now().text, "last\n");
     }
 
     /// A disk that was full for a while.
     #[test]
-    fn what_a_writer_refuses_is_counted_and_told_later() {
-        struct Disk(Arc<AtomicBool>, Arc<Mutex<Vec<u8>>>);
-        impl Write for Disk {
-            fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-                if self.0.load(Ordering::Acquire) {
-                    return Err(io::ErrorKind::StorageFull.into());
-                }
-                self.1.lock().unwrap().write(text)
-            }
-            fn flush(&mut self) -> io::Result<()> {
-                Ok(())
-            }
-        }
-        let (full, text) = (Arc::new(AtomicBool::new(true)), Arc::default());
-        let queue = Queue::start(Disk(Arc::clone(&full), Arc::clone(&text))).unwrap();
-        for said in ["one\n", "two\n", "three\n"] {
+    fn what_a_writer_refuses_is_counted_and_told_in_its_place() {
+        let (queue, reader) = start();
+        for (said, full) in [("one\n", false), ("two\n", true), ("three\n", true), ("four\n", false)] {
+            reader.now().full = full;
             queue.say(said.as_bytes());
-            queue.finish(Duration::from_secs(60));
-            full.store(said == "one\n", Ordering::Release);
+            finish(&queue);
         }
-        let text = String::from_utf8(text.lock().unwrap().clone()).unwrap();
-        let gap = text.strip_prefix("three\nnote: 2 lines of the log were lost here");
-        assert!(gap.is_some() && queue.lost().load(Ordering::Relaxed) == 2, "{text}");
+        let gap = "note: 2 lines of the log were lost here: nobody read on, or there was no room\n";
+        assert_eq!(reader.now().text, format!("one\n{gap}four\n"));
+        assert_eq!(lost(&queue), 2);
     }
 }
