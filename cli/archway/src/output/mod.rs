@@ -127,3 +127,32 @@ pub fn data(text: Arguments<'_>, end: &str) {
         process::exit(2);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::process::Command;
+
+    use super::*;
+
+    /// The queue and the words of a panic are those of a whole process, so the test is one of its own.
+    #[test]
+    fn a_panic_is_said_through_the_queue() {
+        const OWN: &str = "ARCHWAY_TEST_OF_A_PANIC";
+        if env::var_os(OWN).is_some() {
+            queue_talk().unwrap();
+            let rank =
+                thread::Builder::new().name("rank 1".to_owned()).spawn(|| panic!("no \x1b[2J and\nmore")).unwrap();
+            assert!(rank.join().is_err());
+            // Neither the harness nor the system writes anything more: all that is read went through the queue.
+            process::exit(7);
+        }
+        let mut own = Command::new(env::current_exe().unwrap());
+        own.args(["--exact", "output::tests::a_panic_is_said_through_the_queue"]);
+        let output = own.env(OWN, "1").env_remove("RUST_BACKTRACE").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let whole = said.starts_with("thread `rank 1` panicked at cli/archway/src/output/mod.rs:")
+            && said.ends_with(":\nno \\u001b[2J and\nmore\n");
+        assert!(output.status.code() == Some(7) && whole, "{said}");
+    }
+}
