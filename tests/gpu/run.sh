@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Whether everything is right on a GPU: tests/gpu/run.sh PROGRAMS OUT [PART...]
 # PROGRAMS: a folder with archway and the example programs `kernels`, `models` and `faults` of engine-gpu.
-# OUT: where logs go. Parts: doctor kernels models faults demo ranks memcheck racecheck (default: doctor kernels models faults).
+# OUT: where logs go. Parts: doctor kernels models faults demo ranks memcheck racecheck racecheck_products (default: doctor kernels
+# models faults).
 # The part ranks needs RANKS (2) GPUs, demo the demo model's file in DEMO_MODEL. `goals.sh` beside it measures speed.
 set -u
 . "$(dirname "$0")/parts.sh"
@@ -19,8 +20,8 @@ compiled() {
     return $bad
 }
 
-# Seconds of a run under a checker, of which there are up to 17 at once.
-checked=240
+# Seconds of a run under a checker, of which there are up to ten at once.
+checked=500
 # Runs start side by side, each under a checker: begin LOG COMMAND...
 running=()
 begin() {
@@ -50,27 +51,36 @@ memcheck() {
     ended
 }
 
-# Every kernel in small shapes, and the products of the copy engine in runs of their own: their warps arrive at barriers lane by
-# lane for it (docs/benchmarks.md says why). Streamed ones without clusters, so that no sliced one runs beside them: the checker
-# fails where those are not watched themselves. Then a kernel that lacks a barrier on purpose, which must be found.
+small=("$programs/kernels" compare serial small)
+all=pdl,tma,clusters,setmaxnreg
+
+# Every kernel in small shapes but the products of the copy engine. Beside them a kernel that lacks a barrier on purpose, which
+# must be found.
 racecheck() {
-    local unit lanes= without=pdl,tma,setmaxnreg all=pdl,tma,clusters,setmaxnreg
-    for unit in streamed held wide sliced; do lanes=$lanes,every_lane_arrives@$unit; done
-    compiled && compiled $without$lanes && compiled $all$lanes || return
-    local share bad=0 small=("$programs/kernels" compare serial small)
+    compiled || return
+    local share bad=0
     for share in 1/6 2/6 3/6 4/6 5/6 6/6; do
         begin "racecheck-${share%/*}" --tool racecheck --kernel-name-exclude kernel_substring=streamed "${small[@]}" $share \
             rows norm rope logits product fused attention fresh sampling
-    done
-    # An odd number of shares deals products with gates and those without, which come in turns, to all of them.
-    for share in 1/5 2/5 3/5 4/5 5/5; do
-        ARCHWAY_FEATURES=$without$lanes begin "racecheck-streamed-${share%/*}" --tool racecheck "${small[@]}" $share streamed
-        ARCHWAY_FEATURES=$all$lanes begin "racecheck-sliced-${share%/*}" --tool racecheck "${small[@]}" $share streamed
     done
     ARCHWAY_FEATURES=$all,fault_missing_barrier@norm timeout $checked compute-sanitizer --tool racecheck --error-exitcode 9 \
         "${small[@]}" norm >"$out/racecheck-planted.log" 2>&1
     [ $? = 9 ] && grep -q 'Race reported' "$out/racecheck-planted.log" || { echo "a missing barrier was not found" && bad=1; }
     ended && return $bad
+}
+
+# The products of the copy engine, whose warps arrive at barriers lane by lane for it (docs/benchmarks.md says why). Streamed ones
+# without clusters, so that no sliced one runs beside them: the checker fails where those are not watched themselves.
+racecheck_products() {
+    local unit lanes= share without=pdl,tma,setmaxnreg
+    for unit in streamed held wide sliced; do lanes=$lanes,every_lane_arrives@$unit; done
+    compiled $without$lanes && compiled $all$lanes || return
+    # An odd number of shares deals products with gates and those without, which come in turns, to all of them.
+    for share in 1/5 2/5 3/5 4/5 5/5; do
+        ARCHWAY_FEATURES=$without$lanes begin "racecheck-streamed-${share%/*}" --tool racecheck "${small[@]}" $share streamed
+        ARCHWAY_FEATURES=$all$lanes begin "racecheck-sliced-${share%/*}" --tool racecheck "${small[@]}" $share streamed
+    done
+    ended
 }
 
 LINES_SHOWN=${LINES_SHOWN:-60}
@@ -80,6 +90,7 @@ for chosen in $parts; do
     kernels) part kernels 200 "$programs/kernels" compare ;;
     memcheck) part memcheck 0 memcheck ;;
     racecheck) part racecheck 0 racecheck ;;
+    racecheck_products) part racecheck-products 0 racecheck_products ;;
     models) part models 120 "$programs/models" "$golden" ;;
     faults) part faults 60 "$programs/faults" ;;
     ranks)
