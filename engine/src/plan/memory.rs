@@ -2,14 +2,18 @@
 
 use serde::Serialize;
 
-use super::request::PlanRequest;
+use super::request::{PlanRequest, SpeculationShape};
 use crate::backend::CacheLayout;
 use crate::model::{Attention, LayerKind, ModelConfig, QuantizationConfig, Share, cache_layout};
+use crate::spec::BACKLOG_STEPS;
 
 /// Token positions of a page.
 pub(super) const PAGE_SIZE: usize = 16;
 /// Context, modules, library handles and graphs of one GPU process, in bytes. Seen on Hopper: 0.5 to 0.9 GB.
 const DEVICE_OVERHEAD: u64 = 900 << 20;
+
+/// Layers whose outputs a draft model reads. Heads that name others are rare, and all that are known name three.
+const TAPS: usize = 3;
 
 /// Bytes of one rank.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -244,11 +248,23 @@ fn widest_layout(config: &ModelConfig, ranks: usize) -> CacheLayout {
     layouts.max_by_key(heads).unwrap_or_else(|| cache_layout(config, Share { rank: 0, world_size: 1 }))
 }
 
-/// The largest step's buffers: residual, normed, query/key/value, gate and up, and logits of the sampled rows in f32.
+/// The largest step's buffers: residual, normed, query/key/value, gate and up, and logits of the sampled rows in f32; those of
+/// a draft model beside them.
 fn activations(request: &PlanRequest) -> u64 {
     let config = &request.config;
     let ranks = request.tensor_parallel;
     let widest = config.intermediate.max(config.moe.as_ref().map_or(0, |moe| moe.experts_per_token * moe.intermediate));
     let row = (4 * config.hidden + (2 * widest + 3 * config.hidden) / ranks) * request.activation_bytes;
-    (request.max_rows * row + request.max_sequences * config.vocabulary * 4) as u64
+    let draft = request.speculation.map_or(0, |shape| draft_activations(&shape, request));
+    (request.max_rows * row + request.max_sequences * config.vocabulary * 4) as u64 + draft
+}
+
+/// The draft model's: features of a step's rows and of those that wait, and per row some eight values as wide as the model
+/// (`crate::spec::model`).
+fn draft_activations(shape: &SpeculationShape, request: &PlanRequest) -> u64 {
+    let (features, hidden) = (TAPS * request.config.hidden, shape.draft_hidden);
+    let row = features + 8 * hidden;
+    let sequence = BACKLOG_STEPS * features + 2 * hidden;
+    let logits = request.max_sequences * shape.draft_vocabulary * 4;
+    ((request.max_rows * row + request.max_sequences * sequence) * request.activation_bytes + logits) as u64
 }

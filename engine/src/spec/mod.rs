@@ -26,7 +26,7 @@ mod walk;
 
 pub use agreement::{Agreement, Decision, Disagreement, Outcome};
 pub use checkpoint::{HeadCheckpoint, Toggles, open_head};
-pub use drafter::{DraftStep, Drafter, DrafterConfig, EntryRows};
+pub use drafter::{BACKLOG_STEPS, DraftStep, Drafter, DrafterConfig, EntryRows};
 pub use model::{DraftModel, Hidden};
 pub use pace::{Acceptance, Pace, PaceReport, PaceSettings, PacedStep, WidthReport};
 pub use shape::DraftShape;

@@ -120,7 +120,7 @@ impl<B: Backend> DraftModel<B> {
     /// The pass over committed rows. `pick` names, as its logit rows, the row of `features`
     /// (`[target rows, taps * target hidden]`) that each row of the pass reads.
     pub fn extend(&mut self, pass: &mut Pass<'_, B>, pick: &B::Step, features: &B::Buffer) -> Result<(), PassError> {
-        let (rows, width) = (pass.rows, self.taps * self.tap_width);
+        let (rows, width) = (pass.rows, self.feature_width());
         let output = &mut self.features;
         pass.backend.gather(Gather { step: pick, range: 0..rows, input: features, width, output })?;
         self.normalise_features(pass.backend, rows)?;
@@ -162,6 +162,11 @@ impl<B: Backend> DraftModel<B> {
         backend.copy_columns(CopyColumns { source, width: offset, target, target_width: all, offset: 0, rows: 1 })
     }
 
+    /// Elements of a row of features: all taps side by side.
+    pub fn feature_width(&self) -> usize {
+        self.taps * self.tap_width
+    }
+
     /// Most rows that [`Self::logits`] computes at once.
     pub fn logit_capacity(&self) -> usize {
         self.head.capacity()
@@ -198,7 +203,7 @@ impl<B: Backend> DraftModel<B> {
     }
 
     fn normalise_features(&mut self, backend: &mut B, rows: usize) -> Result<(), BackendError> {
-        let (row, epsilon) = (self.taps * self.tap_width, self.epsilon);
+        let (row, epsilon) = (self.feature_width(), self.epsilon);
         let whole = self.feature_norms.whole.iter().map(|weight| (weight, 0, row));
         let each = self.feature_norms.each.iter().enumerate();
         let each = each.map(|(tap, weight)| (weight, tap * self.tap_width, self.tap_width));

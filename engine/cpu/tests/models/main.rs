@@ -1,5 +1,6 @@
 //! Whole models on the CPU backend, against vectors of Hugging Face transformers (`tests/golden/README.md`).
 
+mod backlog;
 mod distribution;
 mod draft_model;
 mod draft_trees;

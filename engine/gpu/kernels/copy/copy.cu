@@ -20,6 +20,17 @@ __device__ __forceinline__ void copy_piece(const bf16* from, bf16* to) {
     }
 }
 
+// The columns of a row are dealt to the blocks of a column of the grid.
+template <u32 PIECE>
+__device__ __forceinline__ u32 first_column() {
+    return (blockIdx.y * blockDim.x + threadIdx.x) * PIECE;
+}
+
+template <u32 PIECE>
+__device__ __forceinline__ u32 columns_at_once() {
+    return gridDim.y * blockDim.x * PIECE;
+}
+
 // `output[k] = input[rows[k]]`
 template <u32 PIECE>
 __device__ __forceinline__ void gather(const GatherArguments& arguments) {
@@ -28,7 +39,7 @@ __device__ __forceinline__ void gather(const GatherArguments& arguments) {
     u32 from = arguments.rows[blockIdx.x];
     const bf16* input = arguments.input + static_cast<u64>(from) * arguments.width;
     bf16* output = arguments.output + static_cast<u64>(blockIdx.x) * arguments.width;
-    for (u32 column = threadIdx.x * PIECE; column < arguments.width; column += blockDim.x * PIECE) {
+    for (u32 column = first_column<PIECE>(); column < arguments.width; column += columns_at_once<PIECE>()) {
         copy_piece<PIECE>(input + column, output + column);
     }
 }
@@ -49,7 +60,7 @@ __device__ __forceinline__ void copy_columns(const ColumnsArguments& arguments) 
     wait_for_previous();
     const bf16* source = arguments.source + static_cast<u64>(blockIdx.x) * arguments.width;
     bf16* target = arguments.target + static_cast<u64>(blockIdx.x) * arguments.target_width + arguments.offset;
-    for (u32 column = threadIdx.x * PIECE; column < arguments.width; column += blockDim.x * PIECE) {
+    for (u32 column = first_column<PIECE>(); column < arguments.width; column += columns_at_once<PIECE>()) {
         copy_piece<PIECE>(source + column, target + column);
     }
 }

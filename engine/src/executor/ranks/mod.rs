@@ -56,7 +56,7 @@ impl RanksExecutor {
     ) -> Result<Self, StartError> {
         config.check()?;
         let (capacity, verify_tokens, step_deadline) = (config.capacity, config.verify_tokens(), config.step_deadline);
-        let depth = if factory.runs_alone() && factory.world_size() == 1 && verify_tokens == 0 { 2 } else { 1 };
+        let depth = if factory.runs_alone() && factory.world_size() == 1 { 2 } else { 1 };
         let (factory, config) = (Arc::new(factory), Arc::new(config));
         let progress: Arc<dyn Fn(LoadProgress) + Send + Sync> = Arc::new(progress);
         let (sender, replies) = mpsc::channel();

@@ -5,7 +5,7 @@ use crate::backend::{Backend, BackendError, PassKey, Segment, chosen};
 use crate::collective::{Communicator, PassError};
 use crate::model::Pass;
 use crate::spec::agreement::Outcome;
-use crate::types::{Batch, BatchEntry, Phase};
+use crate::types::{Batch, BatchEntry, PageId, Phase};
 
 /// Where an entry's rows are in the target's step, and the choices of its logit rows on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,10 +15,23 @@ pub struct EntryRows {
     pub first_choice: usize,
 }
 
+/// Whose rows they are, the position of the first one, and the pages of the sequence.
+pub(super) struct Rows<'a> {
+    pub slot: u32,
+    pub start: usize,
+    pub pages: &'a [PageId],
+}
+
+impl<'a> From<&'a BatchEntry> for Rows<'a> {
+    fn from(entry: &'a BatchEntry) -> Self {
+        Self { slot: entry.slot.0, start: entry.start as usize, pages: &entry.pages }
+    }
+}
+
 /// The rows of a pass over committed rows.
 #[derive(Debug, Default)]
 pub(super) struct Entered {
-    rows: usize,
+    pub rows: usize,
     /// First row and number of rows of each entry.
     entries: Vec<(usize, usize)>,
     /// The row of `[slots, rows]` that each slot keeps; empty while that is not known, and once it is done.
@@ -43,10 +56,11 @@ impl<B: Backend> Drafter<B> {
                 Phase::Verify => outcome.path.clone(),
                 _ => (0..entry.tokens.len()).collect(),
             };
-            self.enter(entry, sources.into_iter().map(|row| first + row).zip(tokens));
+            let entered = self.enter(&entry.into(), sources.into_iter().map(|row| first + row).zip(tokens));
+            self.entered.entries.push(entered);
         }
         self.extend_entered(at.backend, at.communicator, features)?;
-        self.keep(at.batch, outcomes);
+        self.keep_committed(at.batch, outcomes);
         Ok(())
     }
 
@@ -64,7 +78,8 @@ impl<B: Backend> Drafter<B> {
         self.clear();
         for (entry, rows) in batch.entries.iter().zip(rows) {
             let tokens = (0..rows.rows).map(|row| chosen(rows.first_choice + row));
-            self.enter(entry, (rows.first_row..).zip(tokens));
+            let entered = self.enter(&entry.into(), (rows.first_row..).zip(tokens));
+            self.entered.entries.push(entered);
         }
         self.extend_entered(backend, communicator, features)
     }
@@ -72,7 +87,7 @@ impl<B: Backend> Drafter<B> {
     /// What became of the rows of [`Drafter::extend_ahead`].
     pub fn accept(&mut self, batch: &Batch, outcomes: &[Outcome]) {
         self.append(batch, outcomes);
-        self.keep(batch, outcomes);
+        self.keep_committed(batch, outcomes);
     }
 
     /// Has the device record the pass over so many rows.
@@ -99,31 +114,29 @@ impl<B: Backend> Drafter<B> {
         self.model.carry(backend, &self.pick, self.entered.rows)
     }
 
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.input.clear();
         self.picks.clear();
         self.entered.entries.clear();
     }
 
-    fn append(&mut self, batch: &Batch, outcomes: &[Outcome]) {
-        for (entry, outcome) in batch.entries.iter().zip(outcomes) {
-            if let Some(sequence) = self.sequences[entry.slot.0 as usize].as_mut() {
-                sequence.extend_from_slice(&outcome.tokens);
-            }
-        }
-    }
-
     /// Tokens of a sequence after those that its rows read: a row predicts from the token after its own.
     fn tokens_after(&self, entry: &BatchEntry) -> Vec<u32> {
-        let sequence = self.sequences[entry.slot.0 as usize].as_deref().unwrap_or_default();
-        let after = sequence.get(entry.start as usize + 1..).unwrap_or_default();
-        after.iter().take(entry.tokens.len().max(entry.verify_tokens as usize)).copied().collect()
+        let count = entry.tokens.len().max(entry.verify_tokens as usize);
+        self.after(entry.slot.0, entry.start as usize).take(count).collect()
     }
 
-    /// Adds rows of an entry, each with its row in the target's step and the token after it.
-    fn enter(&mut self, entry: &BatchEntry, rows: impl Iterator<Item = (usize, u32)>) {
-        let (first_row, first_page, start) = (self.input.rows(), self.input.pages.len(), entry.start as usize);
-        if self.sequences[entry.slot.0 as usize].is_some() {
+    /// Tokens of a slot's sequence behind a position.
+    pub(super) fn after(&self, slot: u32, position: usize) -> impl Iterator<Item = u32> + '_ {
+        let sequence = self.sequences[slot as usize].as_deref().unwrap_or_default();
+        sequence.get(position + 1..).unwrap_or_default().iter().copied()
+    }
+
+    /// Adds rows of a sequence, each with the row of its features and the token after it. Gives the first row of the pass
+    /// that is one of them, and their number.
+    pub(super) fn enter(&mut self, of: &Rows<'_>, rows: impl Iterator<Item = (usize, u32)>) -> (usize, usize) {
+        let (first_row, first_page, start) = (self.input.rows(), self.input.pages.len(), of.start);
+        if self.sequences[of.slot as usize].is_some() {
             for (source, token) in rows {
                 self.input.positions.push((start + self.input.rows() - first_row) as u32);
                 self.input.tokens.push(token);
@@ -131,12 +144,12 @@ impl<B: Backend> Drafter<B> {
             }
         }
         let rows = self.input.rows() - first_row;
-        self.entered.entries.push((first_row, rows));
         if rows > 0 {
-            self.input.pages.extend(entry.pages.iter().map(|page| page.0));
+            self.input.pages.extend(of.pages.iter().map(|page| page.0));
             let pages = first_page..self.input.pages.len();
             self.input.segments.push(Segment { first_row, rows, start, pages, tree: None });
         }
+        (first_row, rows)
     }
 
     fn extend_entered(
@@ -182,18 +195,26 @@ impl<B: Backend> Drafter<B> {
         self.model.extend(&mut pass, &self.pick, features)
     }
 
-    fn keep(&mut self, batch: &Batch, outcomes: &[Outcome]) {
+    fn keep_committed(&mut self, batch: &Batch, outcomes: &[Outcome]) {
+        let entered = std::mem::take(&mut self.entered.entries);
+        let kept = batch.entries.iter().zip(outcomes).zip(&entered).map(|((entry, outcome), rows)| {
+            let committed = if entry.phase == Phase::Verify { outcome.path.len().min(rows.1) } else { rows.1 };
+            (entry.slot.0, *rows, committed)
+        });
+        self.keep(kept);
+        self.entered.entries = entered;
+    }
+
+    /// Of each slot's rows of the last pass, first and number, keeps the output of the last one that is committed.
+    pub(super) fn keep(&mut self, rows: impl Iterator<Item = (u32, (usize, usize), usize)>) {
         let slots = self.config.slots;
         self.entered.kept.clear();
-        self.entered.kept.extend(0..slots as u32);
-        for ((entry, outcome), (first, rows)) in batch.entries.iter().zip(outcomes).zip(&self.entered.entries) {
-            let committed = if entry.phase == Phase::Verify { outcome.path.len().min(*rows) } else { *rows };
-            if committed > 0 {
-                self.entered.kept[entry.slot.0 as usize] = (slots + first + committed - 1) as u32;
-            }
-        }
         if self.entered.rows == 0 {
-            self.entered.kept.clear();
+            return;
+        }
+        self.entered.kept.extend(0..slots as u32);
+        for (slot, (first, _), committed) in rows.filter(|(_, _, committed)| *committed > 0) {
+            self.entered.kept[slot as usize] = (slots + first + committed - 1) as u32;
         }
     }
 }

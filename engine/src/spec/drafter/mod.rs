@@ -1,11 +1,14 @@
 //! One rank's part in drafting: the draft model, its cache, and the tokens of every running sequence.
 
+mod backlog;
 mod chains;
 mod extend;
 mod levels;
 
 use std::ops::Range;
 
+use backlog::Backlog;
+pub use backlog::STEPS as BACKLOG_STEPS;
 use chains::Round;
 use extend::Entered;
 pub use extend::EntryRows;
@@ -59,6 +62,8 @@ pub struct Drafter<B: Backend> {
     picks: StepInput,
     /// What the last pass over committed rows was made of.
     entered: Entered,
+    /// Rows that no pass has been over.
+    backlog: Backlog<B>,
     /// Tokens of the sequence in each slot, prompt and output.
     sequences: Vec<Option<Vec<u32>>>,
     /// Draft logits on the host, `[logit capacity, draft vocabulary]`.
@@ -101,6 +106,7 @@ impl<B: Backend> Drafter<B> {
             input: StepInput::default(),
             picks: StepInput::default(),
             entered: Entered::default(),
+            backlog: Backlog::allocate(backend, slots, model.feature_width())?,
             model,
             config,
             cache,

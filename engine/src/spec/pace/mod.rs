@@ -22,10 +22,12 @@ use crate::types::{EntryOutput, StepTiming};
 
 /// Cycles of a width before it is judged.
 const TRIAL: u64 = 4;
-/// Steps between two looks at a width that is not the chosen one.
+/// Fewest steps between two looks at widths that are not the chosen one.
 const LOOK_INTERVAL: u64 = 128;
 /// Cycles of such a look.
 const LOOK: u64 = 2;
+/// Most of its time that an engine loses by looks: the dearer one is, the later it comes.
+const LOOKING: f64 = 0.005;
 /// A new width must be so much better than the one in use.
 const MARGIN: f64 = 1.03;
 
@@ -110,9 +112,9 @@ impl Pace {
                 self.acceptance.add(entry.drafted as usize, entry.accepted as usize);
             }
         }
-        let Some(width) = step.width.filter(|_| sequences > 0) else { return };
+        let Some(width) = step.width.filter(|_| sequences > 0 && !step.timing.caught_up) else { return };
         let cell = self.cells.entry((Self::bucket(step.sequences), width)).or_default();
-        let StepTiming { draft, target, follow } = step.timing;
+        let StepTiming { draft, target, follow, .. } = step.timing;
         for (mean, value) in [
             (&mut cell.cycle, step.seconds),
             (&mut cell.draft, draft),
@@ -140,19 +142,36 @@ impl Pace {
             tracing::info!(sequences = bucket, from = choice.width, to = best, "speculation: tokens to verify");
             choice.width = best;
         }
-        choice.next(&widths)
+        let next = choice.looks_next(&widths);
+        let interval = self.interval(bucket, best, next);
+        self.choices.entry(bucket).or_default().next(next, interval, &widths)
+    }
+
+    /// Steps of the width in use before a look at another one.
+    fn interval(&self, bucket: usize, current: usize, other: usize) -> u64 {
+        let [own, others] = [current, other].map(|width| self.seconds(bucket, width));
+        let share = self.rate(bucket, other) / self.rate(bucket, current).max(1e-9);
+        let lost = LOOK as f64 * others * (1.0 - share).max(0.0);
+        LOOK_INTERVAL.max((lost / (LOOKING * own)) as u64)
     }
 
     /// The width of the best rate; the one in use unless another one is clearly better.
     fn best(&self, bucket: usize, widths: &[usize]) -> usize {
-        let rate = |width: usize| {
-            let seconds = self.cells.get(&(bucket, width)).map_or(f64::INFINITY, |cell| cell.cycle.value());
-            self.expected_tokens(bucket, width) / seconds.max(1e-9)
-        };
+        let rate = |width| self.rate(bucket, width);
         let current = self.choices.get(&bucket).map_or(0, |choice| choice.width);
         let best = widths.iter().copied().max_by(|left, right| rate(*left).total_cmp(&rate(*right)));
         let best = best.unwrap_or(1);
         if current > 0 && rate(best) < rate(current) * MARGIN { current } else { best }
+    }
+
+    /// Expected tokens a second of one sequence.
+    fn rate(&self, bucket: usize, width: usize) -> f64 {
+        self.expected_tokens(bucket, width) / self.seconds(bucket, width)
+    }
+
+    /// Seconds of a cycle; no end of them where none was measured.
+    fn seconds(&self, bucket: usize, width: usize) -> f64 {
+        self.cells.get(&(bucket, width)).map_or(f64::INFINITY, |cell| cell.cycle.value().max(1e-9))
     }
 
     /// Tokens of a cycle: of a chain from the acceptance at each position, of a tree as measured.
@@ -166,17 +185,22 @@ impl Pace {
 }
 
 impl Choice {
-    /// The chosen width, or another one that has its turn to be looked at.
-    fn next(&mut self, widths: &[usize]) -> usize {
+    /// The width that has its turn next.
+    fn looks_next(&self, widths: &[usize]) -> usize {
+        widths[(self.looked + 1) % widths.len()]
+    }
+
+    /// The chosen width, or `other`, which is looked at every `interval` steps.
+    fn next(&mut self, other: usize, interval: u64, widths: &[usize]) -> usize {
         if let Some((width, left)) = self.look {
             self.look = (left > 1).then_some((width, left - 1));
             return width;
         }
         self.steps += 1;
-        if self.steps >= LOOK_INTERVAL {
+        if self.steps >= interval {
             self.steps = 0;
             self.looked = (self.looked + 1) % widths.len();
-            self.look = (widths[self.looked] != self.width).then_some((widths[self.looked], LOOK));
+            self.look = (other != self.width).then_some((other, LOOK));
         }
         self.width
     }

@@ -123,7 +123,9 @@ fn begun(rig: &mut Rig, report: &mut Report, format: Format, embed: &Embed, expe
 }
 
 fn copies(rig: &mut Rig, report: &mut Report) -> Result<(), Failure> {
-    for (width, target_width, offset) in [(64, 192, 64), (4096, 12288, 8192), (7, 20, 3), (8, 24, 1)] {
+    // The last ones take several blocks a row, whose last turns are not whole.
+    let widths = [(64, 192, 64), (4096, 12288, 8192), (7, 20, 3), (8, 24, 1), (70_008, 140_000, 8), (4001, 4100, 99)];
+    for (width, target_width, offset) in widths {
         let rows = 11;
         let source = rig.random.bf16(rows * width);
         let picked: Vec<u32> = (0..6).map(|_| rig.random.below(rows) as u32).collect();

@@ -80,11 +80,13 @@ impl<B: Backend> Worker<B> {
     ) -> Result<Result<(), String>, WorkerError> {
         let [begun, drafted, verified, followed] = MARKS;
         let (Some(drafter), backend) = (&mut self.drafter, &mut self.backend) else { return Ok(Ok(())) };
+        let waits = drafter.may_wait(batch);
         backend.mark(begun)?;
         let mut trees = drafter.draft_chains(backend, &mut self.communicator, batch)?;
         backend.mark(drafted)?;
         input::fill(batch, &trees, &mut self.input, &mut self.wanted);
-        backend.upload(&mut self.step, &self.input)?;
+        self.resolve(batch)?;
+        self.backend.upload(&mut self.step, &self.input)?;
         let (phase, rows, logit_rows) = (input::phase(batch), self.input.rows(), self.wanted.len());
         self.pass(PassKey { name: "target", phase, rows, logit_rows })?;
         let place = self.chooser.as_ref().map_or(ChoicePlace::Host, |chooser| chooser.place(batch, B::MOST_CHANGES, 0));
@@ -92,17 +94,26 @@ impl<B: Backend> Worker<B> {
         self.backend.mark(verified)?;
         let entries = self.entry_rows();
         let (Some(drafter), Some(features)) = (&mut self.drafter, self.decoder.taps()) else { return Ok(Ok(())) };
-        drafter.extend_ahead(&mut self.backend, &mut self.communicator, batch, features, &entries)?;
+        if waits {
+            drafter.put_aside(&mut self.backend, batch, features)?;
+        } else {
+            drafter.extend_ahead(&mut self.backend, &mut self.communicator, batch, features, &entries)?;
+        }
         self.backend.mark(followed)?;
         self.read_choices(logit_rows, &mut trees)?;
         let (Some(drafter), Some(chooser)) = (&mut self.drafter, &mut self.chooser) else { return Ok(Ok(())) };
         if let Err(message) = chooser.take(batch, &trees, &self.wanted, output) {
             return Ok(Err(message));
         }
-        drafter.accept(batch, &chooser.outcomes(output));
+        let outcomes = chooser.outcomes(output);
+        if waits {
+            drafter.append(batch, &outcomes);
+        } else {
+            drafter.accept(batch, &outcomes);
+        }
         let seconds = |from, to| self.backend.seconds(from, to);
         let (draft, target) = (seconds(begun, drafted), seconds(drafted, verified));
-        output.timing = StepTiming { draft, target, follow: seconds(verified, followed) };
+        output.timing = StepTiming { draft, target, follow: seconds(verified, followed), ..output.timing };
         Ok(Ok(()))
     }
 

@@ -1,6 +1,6 @@
 //! Plain steps that the device does one after another by itself: the next one is launched before the tokens of this one are
 //! read, with the places of those tokens in its input. Outputs of a sequence that has ended in the meantime are dropped by the
-//! caller.
+//! caller. A draft model follows later ([`crate::spec::Drafter::put_aside`]).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,10 +20,11 @@ pub(super) struct Launched {
 }
 
 impl<B: Backend> Worker<B> {
-    /// Whether [`Worker::launch`] can take the batch: its sequences are known here, and the device can choose all of its
-    /// tokens, after those of the step that it has, if any.
+    /// Whether [`Worker::launch`] can take the batch: its sequences are known here, the device can choose all of its
+    /// tokens, after those of the step that it has, if any, and a draft model need not follow.
     pub fn launches(&self, batch: &Batch) -> bool {
-        let Some(chooser) = self.chooser.as_ref().filter(|_| self.drafter.is_none()) else { return false };
+        let Some(chooser) = &self.chooser else { return false };
+        let waits = self.drafter.as_ref().is_none_or(|drafter| drafter.may_wait(batch));
         let known = batch.entries.iter().all(|entry| entry.begin.is_none() && entry.logits != LogitsRows::All);
         let fits = self.launched.len() < 2 && batch.entries.len() <= self.decoder.logit_capacity();
         let place = || chooser.place(batch, B::MOST_CHANGES, self.launched.len() as u32);
@@ -31,6 +32,7 @@ impl<B: Backend> Worker<B> {
             && !batch.entries.is_empty()
             && known
             && fits
+            && waits
             && place() != ChoicePlace::Host
     }
 
@@ -41,6 +43,9 @@ impl<B: Backend> Worker<B> {
         if let Some(chooser) = self.chooser.as_mut().filter(|_| unknown == 0) {
             chooser.begin(batch).map_err(WorkerError::Step)?;
         }
+        if let Some(drafter) = &mut self.drafter {
+            drafter.begin(&mut self.backend, batch)?;
+        }
         input::fill(batch, &[], &mut self.input, &mut self.wanted);
         self.resolve(batch)?;
         let begun = Instant::now();
@@ -50,6 +55,9 @@ impl<B: Backend> Worker<B> {
         let chooser = self.chooser.as_ref();
         let place = chooser.map_or(ChoicePlace::Host, |chooser| chooser.place(batch, B::MOST_CHANGES, unknown));
         self.draw(place, batch, &[], unknown)?;
+        if let (Some(drafter), Some(features)) = (&mut self.drafter, self.decoder.taps()) {
+            drafter.put_aside(&mut self.backend, batch, features)?;
+        }
         self.backend.keep_choices(logit_rows)?;
         let (batch, wanted) = (Arc::clone(batch), self.wanted.clone());
         self.launched.push_back(Launched { batch, wanted, begun, refused: None });
@@ -79,6 +87,9 @@ impl<B: Backend> Worker<B> {
             Some(message) => Err(message),
             None => chooser.take(&step.batch, &[], &step.wanted, &mut output),
         };
+        if let (Some(drafter), Ok(())) = (&mut self.drafter, &taken) {
+            drafter.append(&step.batch, &chooser.outcomes(&output));
+        }
         if let Some(next) = self.launched.front_mut() {
             // The device came to it when it had done this one, and sequences that had ended by then were still in this one.
             next.begun = now;

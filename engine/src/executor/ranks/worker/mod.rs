@@ -122,8 +122,15 @@ impl<B: Backend> Worker<B> {
     fn compute(&mut self, batch: &Batch, agreement: &mut Agreement) -> Result<Option<StepOutput>, WorkerError> {
         // A failure of the choice must not keep rank 0 from the collectives that the other ranks are coming to.
         let mut chosen = self.chooser.as_mut().map(|chooser| chooser.begin(batch));
+        let mut caught_up = false;
         if let Some(drafter) = &mut self.drafter {
+            if !drafter.may_wait(batch) {
+                caught_up = drafter.catch_up(&mut self.backend, &mut self.communicator)?;
+            }
             drafter.begin(&mut self.backend, batch)?;
+        }
+        if let Some(Ok(output)) = &mut chosen {
+            output.timing.caught_up = caught_up;
         }
         if let Some(Ok(output)) = &mut chosen
             && self.runs_ahead(batch)
@@ -150,7 +157,7 @@ impl<B: Backend> Worker<B> {
         if let Some(Ok(output)) = &mut chosen {
             let seconds = |from: Instant, to: Instant| (to - from).as_secs_f64();
             let (draft, target) = (seconds(started, drafted), seconds(drafted, computed));
-            output.timing = StepTiming { draft, target, follow: computed.elapsed().as_secs_f64() };
+            output.timing = StepTiming { draft, target, follow: computed.elapsed().as_secs_f64(), caught_up };
         }
         chosen.transpose().map_err(WorkerError::Step)
     }
@@ -283,6 +290,10 @@ impl<B: Backend> Worker<B> {
             self.backend.move_rows(MoveRows { step: &self.step, cache: &mut self.cache })?;
         }
         let Some(features) = self.decoder.taps() else { return Ok(()) };
+        if drafter.may_wait(batch) {
+            drafter.append(batch, outcomes);
+            return Ok(drafter.put_aside(&mut self.backend, batch, features)?);
+        }
         let (backend, communicator) = (&mut self.backend, &mut self.communicator);
         let mut at = DraftStep { backend, communicator, agreement, batch };
         Ok(drafter.extend(&mut at, features, &first_rows, outcomes)?)

@@ -129,6 +129,9 @@ fn print_break_even(BreakEven { predicted, measured, difference }: &BreakEven) {
 /// What each width costs: where the time goes, and what would be needed for it to pay.
 fn print_widths(speculation: &Value) {
     let Some(widths) = speculation["widths"].as_array().filter(|widths| !widths.is_empty()) else { return };
+    println!(
+        "By width, means of the latest cycles; break-even and gain over those that verify 1, which draft nothing:"
+    );
     println!("sequences  verify  cycles  cycle ms  draft ms  target ms  follow ms  tokens  break-even  gain");
     for line in widths {
         let milliseconds = |key: &str| line[key].as_f64().unwrap_or(0.0) * 1e3;
