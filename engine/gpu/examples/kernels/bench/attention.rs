@@ -14,10 +14,12 @@ struct Heads {
     cached: usize,
     width: usize,
     fresh: bool,
+    /// Kernels for short contexts may be chosen.
+    near: bool,
 }
 
-const LLAMA: Heads = Heads { queries: 32, cached: 8, width: 128, fresh: false };
-const SMOL: Heads = Heads { queries: 9, cached: 3, width: 64, fresh: true };
+const LLAMA: Heads = Heads { queries: 32, cached: 8, width: 128, fresh: false, near: true };
+const SMOL: Heads = Heads { queries: 9, cached: 3, width: 64, fresh: true, near: true };
 /// Layers whose caches are read in turn.
 const LAYERS: usize = 16;
 
@@ -37,6 +39,14 @@ pub fn run(rig: &mut Rig, peak: Peak) -> Result<(), Failure> {
     for sequences in [1, 4, 8, 16, 24, 32, 48, 64] {
         let name = format!("decode {sequences} x 512, appends");
         one(rig, peak, &name, Heads { fresh: true, ..LLAMA }, [sequences, 1, 512])?;
+    }
+    for [sequences, rows] in [[2, 4], [4, 2], [2, 8], [3, 4], [4, 4], [8, 2]] {
+        for (name, heads) in [("verify", Heads { fresh: true, ..LLAMA }), ("SmolLM2 verify", SMOL)] {
+            let name = format!("{name} {rows} of {sequences} x 512");
+            one(rig, peak, &name, heads, [sequences, rows, 512])?;
+            // As a step of a longer context would be attended.
+            one(rig, peak, &format!("{name}, any context"), Heads { near: false, ..heads }, [sequences, rows, 512])?;
+        }
     }
     for (name, rows, context) in [
         ("SmolLM2 decode of 144", 1, 144),
@@ -87,7 +97,7 @@ fn upload(rig: &Rig, geometry: &AttentionGeometry, step: &StepInput) -> Result<U
 impl Heads {
     /// Rotation of all columns by `angles`, and where keys and values stand in a row; none if rows are appended already.
     fn fresh(self, angles: &Memory) -> Option<Fresh> {
-        let Self { queries, cached, width, fresh } = self;
+        let Self { queries, cached, width, fresh, .. } = self;
         let (cosines, sines) = (angles.address, angles.address);
         fresh.then(|| Fresh {
             angles: Angles { cosines, sines, pairs: width as u32 / 2, interleaved: 0 },
@@ -105,7 +115,7 @@ fn one(
     heads: Heads,
     [sequences, rows, context]: [usize; 3],
 ) -> Result<(), Failure> {
-    let Heads { queries, cached, width, .. } = heads;
+    let Heads { queries, cached, width, near: may_near, .. } = heads;
     let groups = HeadGroups { query_heads: queries, group: queries / cached, offset: 0 };
     let geometry = AttentionGeometry::new(&groups, cached, rig.gpu.multiprocessors as usize);
     let step = step([sequences, rows, context]);
@@ -140,7 +150,7 @@ fn one(
             output: output.address,
             space: AttentionSpace { workspace: workspace.address, arrivals: arrivals.address },
             fresh,
-            near: near.filter(|_| fresh.is_some()),
+            near: near.filter(|_| fresh.is_some() && may_near),
         };
         // SAFETY: the buffers above are as large as the arguments say.
         launched(unsafe { kernels::attend(&rig.launcher, &rig.kernels, &attend) })
