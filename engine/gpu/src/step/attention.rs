@@ -181,8 +181,9 @@ mod tests {
         assert_eq!(near(&[(3, 500), (5, 9)], 4, 8), (false, false), "five tiles of two rows, and a grid of four");
         assert_eq!(near(&[(16, 500)], 4, 16), (false, true));
         assert_eq!(near(&[(17, 500)], 4, 24), (false, false));
-        assert_eq!(near(&[(4, 500); 4], 4, 16), (false, true), "four tiles, in turns");
-        assert_eq!(near(&[(3, 500); 5], 4, 16), (false, false), "five");
+        assert_eq!(near(&[(8, 500); 2], 4, 16), (false, true), "two tiles, in turns");
+        assert_eq!(near(&[(4, 500); 3], 4, 16), (false, false), "three");
+        assert_eq!(near(&[(4, 500); 4], 16, 16), (false, true), "four, each with blocks of its own");
         assert_eq!(near(&[(5, 500)], 16, 8), (false, true), "four rows a tile");
         let geometry = AttentionGeometry::new(&HeadGroups { query_heads: 32, group: 4, offset: 0 }, 8, 132);
         let reach = |committed| {

@@ -74,9 +74,11 @@ pub(crate) const NEAR_DRAFTED: usize = 7 * PAGE;
 const NEAR_PAIRS: u32 = 8;
 const ROWS_PAIRS: usize = 64;
 
-/// Tiles of a pass beyond which 8 pairs are few: more blocks than run together would come one after the other. Where they are
-/// many, a cluster takes up to so many tiles in turns.
+/// Tiles of a pass beyond which 8 pairs are few: more blocks than run together would come one after the other.
 const NEAR_TILES: usize = 4;
+/// Tiles that a cluster takes in turns where pairs are many. With three, the kernel for any context is faster by a third
+/// (`kernels/attention/HISTORY.md`).
+const TURNS: usize = 2;
 
 /// Whether pairs of a pass over `rows` rows of sequences are few, whose cached heads serve `group` query heads each.
 const fn is_few(group: usize, rows: usize) -> bool {
@@ -93,7 +95,7 @@ pub(crate) const fn near_rows(group: usize, rows: usize) -> usize {
 /// Most tiles of such a pass.
 pub(crate) const fn near_tiles(group: usize, rows: usize) -> usize {
     let tiles = rows.div_ceil(near_rows(group, rows));
-    if is_few(group, rows) || tiles > NEAR_TILES { tiles } else { NEAR_TILES }
+    if is_few(group, rows) || tiles > TURNS { tiles } else { TURNS }
 }
 
 impl Team {
