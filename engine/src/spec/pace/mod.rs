@@ -22,11 +22,12 @@ use crate::types::{EntryOutput, StepTiming};
 
 /// Cycles of a width before it is judged.
 const TRIAL: u64 = 4;
-/// Fewest steps between two looks at widths that are not the chosen one.
-const LOOK_INTERVAL: u64 = 128;
+/// Fewest and most steps between two looks at widths that are not the chosen one. What was dear once may be so no longer.
+const LOOK_INTERVALS: [u64; 2] = [128, 512];
 /// Cycles of such a look.
 const LOOK: u64 = 2;
-/// Most of its time that an engine loses by looks: the dearer one is, the later it comes.
+/// The part of its time that an engine may lose by looks, as far as these intervals allow: the dearer one is, the later it
+/// comes.
 const LOOKING: f64 = 0.005;
 /// A new width must be so much better than the one in use.
 const MARGIN: f64 = 1.03;
@@ -152,7 +153,8 @@ impl Pace {
         let [own, others] = [current, other].map(|width| self.seconds(bucket, width));
         let share = self.rate(bucket, other) / self.rate(bucket, current).max(1e-9);
         let lost = LOOK as f64 * others * (1.0 - share).max(0.0);
-        LOOK_INTERVAL.max((lost / (LOOKING * own)) as u64)
+        let [fewest, most] = LOOK_INTERVALS;
+        ((lost / (LOOKING * own)) as u64).clamp(fewest, most)
     }
 
     /// The width of the best rate; the one in use unless another one is clearly better.
