@@ -40,7 +40,7 @@ pub struct CpuBackend {
     kept: VecDeque<(Vec<u32>, Instant)>,
     delay: Delay,
     sampler: SamplerScratch,
-    marks: [Instant; 4],
+    marks: [Instant; 6],
 }
 
 impl CpuBackend {
@@ -55,7 +55,7 @@ impl CpuBackend {
             kept: VecDeque::new(),
             delay: Delay::default(),
             sampler: SamplerScratch::new(),
-            marks: [Instant::now(); 4],
+            marks: [Instant::now(); 6],
         }
     }
 

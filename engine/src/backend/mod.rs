@@ -127,7 +127,7 @@ pub trait Backend: Sized + 'static {
     /// Waits until the device has come to the first point at which choices were kept that are not taken, and copies them to
     /// the host. Nothing is copied where none are kept.
     fn take_choices(&mut self, to: &mut [u32]) -> Result<(), BackendError>;
-    /// Notes when the device comes to this point, for [`Backend::seconds`]. There are marks 0 to 3.
+    /// Notes when the device comes to this point, for [`Backend::seconds`]. There are marks 0 to 5.
     fn mark(&mut self, mark: usize) -> Result<(), BackendError>;
     /// Seconds between two marks; the device has come to both.
     fn seconds(&self, from: usize, to: usize) -> f64;

@@ -39,8 +39,8 @@ pub struct StepTiming {
     pub target: f64,
     /// Keeping the caches in step after it.
     pub follow: f64,
-    /// The draft model also ran over rows of earlier steps: the step took longer than its like.
-    pub caught_up: bool,
+    /// What the draft model took, before all that, for rows of earlier steps; in none of these.
+    pub caught_up: f64,
 }
 
 /// One output per batch entry, in the batch's order.

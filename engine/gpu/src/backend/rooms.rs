@@ -40,7 +40,7 @@ impl Choices {
 }
 
 /// When the device came to which point.
-pub(super) struct Marks([CudaEvent; 4]);
+pub(super) struct Marks([CudaEvent; 6]);
 
 impl Marks {
     pub fn new(gpu: &Gpu) -> Result<Self, BackendError> {
@@ -48,7 +48,7 @@ impl Marks {
             let event = gpu.context.new_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
             event.map_err(|error| backend_error("cuEventCreate", error))
         };
-        Ok(Self([event()?, event()?, event()?, event()?]))
+        Ok(Self([event()?, event()?, event()?, event()?, event()?, event()?]))
     }
 
     pub fn set(&self, mark: usize, gpu: &Gpu) -> Result<(), BackendError> {

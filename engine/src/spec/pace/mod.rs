@@ -113,11 +113,11 @@ impl Pace {
                 self.acceptance.add(entry.drafted as usize, entry.accepted as usize);
             }
         }
-        let Some(width) = step.width.filter(|_| sequences > 0 && !step.timing.caught_up) else { return };
+        let Some(width) = step.width.filter(|_| sequences > 0) else { return };
         let cell = self.cells.entry((Self::bucket(step.sequences), width)).or_default();
-        let StepTiming { draft, target, follow, .. } = step.timing;
+        let StepTiming { draft, target, follow, caught_up } = step.timing;
         for (mean, value) in [
-            (&mut cell.cycle, step.seconds),
+            (&mut cell.cycle, (step.seconds - caught_up).max(0.0)),
             (&mut cell.draft, draft),
             (&mut cell.target, target),
             (&mut cell.follow, follow),

@@ -17,6 +17,8 @@ use crate::types::{Batch, LogitsRows, Phase, StepOutput, StepTiming};
 
 /// Marks in the device's work: begin of the step, drafted, verified, followed.
 const MARKS: [usize; 4] = [0, 1, 2, 3];
+/// Begin and end of what the draft model did for earlier steps.
+const CATCH_UP: [usize; 2] = [4, 5];
 
 impl<B: Backend> Worker<B> {
     /// Has the device record the passes that it will replay.
@@ -55,6 +57,22 @@ impl<B: Backend> Worker<B> {
     ) -> Result<(), PassError> {
         let (Some(drafter), Some(features)) = (&mut self.drafter, self.decoder.taps()) else { return Ok(()) };
         record(drafter, &mut self.backend, &mut self.communicator, features)
+    }
+
+    /// Has the draft model run over the rows that wait, unless those of this step may, too. Whether there were any.
+    pub(super) fn catch_up(&mut self, batch: &Batch) -> Result<bool, PassError> {
+        let [begun, ended] = CATCH_UP;
+        let Some(drafter) = self.drafter.as_mut().filter(|drafter| !drafter.may_wait(batch)) else { return Ok(false) };
+        self.backend.mark(begun)?;
+        let caught_up = drafter.catch_up(&mut self.backend, &mut self.communicator)?;
+        self.backend.mark(ended)?;
+        Ok(caught_up)
+    }
+
+    /// Seconds of it, once the device has done the step.
+    pub(super) fn caught_up(&self, any: bool) -> f64 {
+        let [begun, ended] = CATCH_UP;
+        if any { self.backend.seconds(begun, ended) } else { 0.0 }
     }
 
     /// Whether drafts are chains that the device drafts on its own.
@@ -113,7 +131,7 @@ impl<B: Backend> Worker<B> {
         }
         let seconds = |from, to| self.backend.seconds(from, to);
         let (draft, target) = (seconds(begun, drafted), seconds(drafted, verified));
-        output.timing = StepTiming { draft, target, follow: seconds(verified, followed), ..output.timing };
+        output.timing = StepTiming { draft, target, follow: seconds(verified, followed), caught_up: 0.0 };
         Ok(Ok(()))
     }
 

@@ -122,21 +122,18 @@ impl<B: Backend> Worker<B> {
     fn compute(&mut self, batch: &Batch, agreement: &mut Agreement) -> Result<Option<StepOutput>, WorkerError> {
         // A failure of the choice must not keep rank 0 from the collectives that the other ranks are coming to.
         let mut chosen = self.chooser.as_mut().map(|chooser| chooser.begin(batch));
-        let mut caught_up = false;
+        let caught_up = self.catch_up(batch)?;
         if let Some(drafter) = &mut self.drafter {
-            if !drafter.may_wait(batch) {
-                caught_up = drafter.catch_up(&mut self.backend, &mut self.communicator)?;
-            }
             drafter.begin(&mut self.backend, batch)?;
-        }
-        if let Some(Ok(output)) = &mut chosen {
-            output.timing.caught_up = caught_up;
         }
         if let Some(Ok(output)) = &mut chosen
             && self.runs_ahead(batch)
         {
             return match self.run_ahead(batch, output)? {
-                Ok(()) => self.led(chosen).transpose().map_err(WorkerError::Step),
+                Ok(()) => {
+                    output.timing.caught_up = self.caught_up(caught_up);
+                    self.led(chosen).transpose().map_err(WorkerError::Step)
+                }
                 Err(message) => Err(WorkerError::Step(message)),
             };
         }
@@ -157,7 +154,8 @@ impl<B: Backend> Worker<B> {
         if let Some(Ok(output)) = &mut chosen {
             let seconds = |from: Instant, to: Instant| (to - from).as_secs_f64();
             let (draft, target) = (seconds(started, drafted), seconds(drafted, computed));
-            output.timing = StepTiming { draft, target, follow: computed.elapsed().as_secs_f64(), caught_up };
+            let (follow, caught_up) = (computed.elapsed().as_secs_f64(), self.caught_up(caught_up));
+            output.timing = StepTiming { draft, target, follow, caught_up };
         }
         chosen.transpose().map_err(WorkerError::Step)
     }
