@@ -11,3 +11,8 @@ pub struct PassKey {
     /// Rows that logits are computed for: of these, or, where a pass goes on with what it chose, of every round.
     pub logit_rows: usize,
 }
+
+impl PassKey {
+    /// The name of the served model's passes.
+    pub const TARGET: &'static str = "target";
+}

@@ -14,6 +14,8 @@ const DEVICE_OVERHEAD: u64 = 900 << 20;
 
 /// Layers whose outputs a draft model reads. Heads that name others are rare, and all that are known name three.
 const TAPS: usize = 3;
+/// Width of a draft model's MLP over that of the model: more than those of known heads.
+const MLP_FACTOR: usize = 4;
 
 /// Bytes of one rank.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -259,12 +261,12 @@ fn activations(request: &PlanRequest) -> u64 {
     (request.max_rows * row + request.max_sequences * config.vocabulary * 4) as u64 + draft
 }
 
-/// The draft model's: features of a step's rows and of those that wait, and per row some eight values as wide as the model
-/// (`crate::spec::model`).
+/// The draft model's (`crate::spec::model`): features of a step's rows, as the target gives them and as they are picked, and of
+/// rows that wait; seven values as wide as the model, and a rank's share of attention's and of an MLP of four times its width.
 fn draft_activations(shape: &SpeculationShape, request: &PlanRequest) -> u64 {
-    let (features, hidden) = (TAPS * request.config.hidden, shape.draft_hidden);
-    let row = features + 8 * hidden;
-    let sequence = BACKLOG_STEPS * features + 2 * hidden;
-    let logits = request.max_sequences * shape.draft_vocabulary * 4;
-    ((request.max_rows * row + request.max_sequences * sequence) * request.activation_bytes + logits) as u64
+    let (features, hidden, sequences) = (TAPS * request.config.hidden, shape.draft_hidden, request.max_sequences);
+    let row = 2 * features + 7 * hidden + (hidden + 3 * MLP_FACTOR * hidden) / request.tensor_parallel;
+    let waiting = request.max_rows.min(BACKLOG_STEPS * sequences) * features;
+    let elements = request.max_rows * row + waiting + 2 * sequences * hidden;
+    (elements * request.activation_bytes + sequences * shape.draft_vocabulary * 4) as u64
 }

@@ -39,7 +39,8 @@ pub struct StepTiming {
     pub target: f64,
     /// Keeping the caches in step after it.
     pub follow: f64,
-    /// What the draft model took, before all that, for rows of earlier steps; in none of these.
+    /// What the draft model took before all that for rows of earlier steps. In the others, too, where the host waits for a device
+    /// in one of them.
     pub caught_up: f64,
 }
 

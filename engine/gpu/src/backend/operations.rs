@@ -91,8 +91,12 @@ impl Backend for CudaBackend {
             self.recordings.close();
         }
         // A step without rows is what passes are recorded on, of every size.
-        let padded = if input.rows() == 0 { usize::MAX } else { bucket(input.rows()) };
-        self.near.insert(step.id(), step.geometry.near(input, padded));
+        let rows = input.rows();
+        let padded = if rows == 0 { usize::MAX } else { bucket(rows) };
+        // The blocks are those of the pass over several rows that would be replayed, of any size that was recorded.
+        let key = PassKey { name: PassKey::TARGET, phase: Phase::Verify, rows, logit_rows: rows };
+        let blocks = if rows == 0 { padded } else { self.padded(key).rows };
+        self.near.insert(step.id(), step.geometry.near(input, blocks));
         step.upload(&self.gpu.stream, input, padded)
     }
 
@@ -104,10 +108,8 @@ impl Backend for CudaBackend {
         if !Self::records(key) {
             return key;
         }
-        let rows = bucket(key.rows);
         // Buffers have room for what was recorded at start, not for more.
-        let recorded = PassKey { rows, logit_rows: key.logit_rows / key.rows * rows, ..key };
-        if self.recordings.has(recorded) { recorded } else { key }
+        self.recordings.padded(key).unwrap_or(key)
     }
 
     fn recorded_rows(&self, phase: Phase, most: usize) -> Vec<usize> {

@@ -55,7 +55,7 @@ impl Marks {
         self.0[mark].record(&gpu.stream).map_err(|error| backend_error("mark", error))
     }
 
-    /// 0 where the device has not come to both.
+    /// Waits for both; 0 where one was never set.
     pub fn seconds(&self, from: usize, to: usize) -> f64 {
         self.0[from].elapsed_ms(&self.0[to]).map_or(0.0, |milliseconds| f64::from(milliseconds) / 1e3)
     }

@@ -1,6 +1,6 @@
 //! Passes recorded as CUDA graphs, by key.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,8 @@ pub enum Reach {
 #[derive(Default)]
 pub struct Recordings {
     graphs: HashMap<(PassKey, Reach), CudaGraph>,
+    /// Numbers of rows for which some pass is recorded.
+    sizes: BTreeSet<usize>,
     closed: bool,
     begun: Option<Instant>,
     spent: Duration,
@@ -39,8 +41,10 @@ impl Recordings {
         self.graphs.len()
     }
 
-    pub fn has(&self, key: PassKey) -> bool {
-        self.graphs.contains_key(&(key, Reach::Any))
+    /// The recorded pass of the fewest rows, no fewer than the key's, which does the same for each of them; none if there is
+    /// none.
+    pub fn padded(&self, key: PassKey) -> Option<PassKey> {
+        least(key, &self.sizes, |key| self.graphs.contains_key(&(key, Reach::Any)))
     }
 
     /// Whether passes may still be recorded.
@@ -81,6 +85,7 @@ impl Recordings {
         let graph = graph.ok_or(BackendError::Device { operation: "record", message })?;
         graph.upload().map_err(failed)?;
         self.graphs.insert((key, reach), graph);
+        self.sizes.insert(key.rows);
         self.spent += self.begun.take().map_or(Duration::ZERO, |begun| begun.elapsed());
         Ok(())
     }
@@ -89,5 +94,32 @@ impl Recordings {
     pub fn abandon(stream: &Arc<CudaStream>) {
         // A stream must leave capture mode whatever happened; that the recording is broken is known already.
         let _ = stream.end_capture(CUgraphInstantiate_flags(0));
+    }
+}
+
+/// The pass of the fewest rows among `sizes` that there is, no fewer than the key's.
+fn least(key: PassKey, sizes: &BTreeSet<usize>, is_there: impl Fn(PassKey) -> bool) -> Option<PassKey> {
+    let of = |rows: &usize| PassKey { rows: *rows, logit_rows: key.logit_rows / key.rows.max(1) * rows, ..key };
+    sizes.range(key.rows..).map(of).find(|key| is_there(*key))
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::types::Phase;
+
+    use super::*;
+
+    #[test]
+    fn a_pass_is_padded_to_the_least_one_of_its_kind() {
+        let key = |phase, rows, logit_rows| PassKey { name: PassKey::TARGET, phase, rows, logit_rows };
+        let decodes: Vec<PassKey> = [1, 2, 4, 6].map(|rows| key(Phase::Decode, rows, rows)).to_vec();
+        let drafts: Vec<PassKey> = [1, 2, 4, 8].map(|rows| key(Phase::Draft, rows, 3 * rows)).to_vec();
+        let sizes = decodes.iter().chain(&drafts).map(|key| key.rows).collect();
+        let least = |wanted| least(wanted, &sizes, |key| decodes.contains(&key) || drafts.contains(&key));
+        assert_eq!(least(key(Phase::Decode, 5, 5)), Some(decodes[3]), "a size that is no bucket");
+        assert_eq!(least(key(Phase::Draft, 5, 15)), Some(drafts[3]), "six rows are recorded, but not of this kind");
+        assert_eq!(least(key(Phase::Draft, 3, 9)), Some(drafts[2]));
+        assert_eq!(least(key(Phase::Decode, 7, 7)), None);
+        assert_eq!(least(key(Phase::Draft, 2, 2)), None, "another number of rounds");
     }
 }

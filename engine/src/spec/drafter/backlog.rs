@@ -1,28 +1,29 @@
 //! Rows that the draft model has still to run over.
 //!
 //! A pass of the draft model costs its weights, over one row as over a hundred. So while nothing is drafted, the target's
-//! features of each row are put aside, and the draft model runs over the rows of many steps at once: before it drafts,
-//! before a sequence leaves the batch, whose pages others may write from then on, and when there is no more room.
+//! features of each row are put aside, and the draft model runs over the rows of many steps at once: before any step that is
+//! not plain, before one that lacks a sequence whose rows wait, since others may write its pages from then on, and when there
+//! is no more room.
 
 use std::collections::BTreeMap;
 
-use super::Drafter;
 use super::extend::Rows;
+use super::{Drafter, DrafterConfig};
 use crate::backend::{Backend, BackendError, CopyColumns, PassKey};
 use crate::collective::{Communicator, PassError};
 use crate::model::{ModelError, Pass};
 use crate::spec::agreement::Outcome;
 use crate::types::{Batch, BatchEntry, PageId, Phase};
 
-/// Steps whose rows there is room for. A pass every so many steps is less than one percent of their time even where it takes
-/// a tenth of a step's.
+/// Most steps whose rows wait. At one sequence a pass every so many steps is less than one percent of their time even where it
+/// takes a tenth of a step's.
 pub const STEPS: usize = 16;
 
 /// Features that wait, and whose they are.
 pub(super) struct Backlog<B: Backend> {
-    /// `[STEPS, slots, width]`.
+    /// `[room, width]`, in the order in which they were put aside.
     features: B::Buffer,
-    slots: usize,
+    room: usize,
     width: usize,
     steps: usize,
     rows: usize,
@@ -41,10 +42,11 @@ struct Waiting {
 }
 
 impl<B: Backend> Backlog<B> {
-    /// For features of `width` elements.
-    pub fn allocate(backend: &mut B, slots: usize, width: usize) -> Result<Self, ModelError> {
-        let features = backend.allocate_buffer(STEPS * slots * width)?;
-        Ok(Self { features, slots, width, steps: 0, rows: 0, waiting: BTreeMap::new() })
+    /// For features of `width` elements, of no more rows than a pass can have.
+    pub fn allocate(backend: &mut B, config: &DrafterConfig, width: usize) -> Result<Self, ModelError> {
+        let room = config.rows.min(STEPS * config.slots);
+        let features = backend.allocate_buffer(room * width)?;
+        Ok(Self { features, room, width, steps: 0, rows: 0, waiting: BTreeMap::new() })
     }
 
     /// Whether an entry's row is the next one of those that wait, or the first one.
@@ -58,31 +60,29 @@ impl<B: Backend> Drafter<B> {
     /// Whether the rows of a step may wait: it drafts nothing and begins nothing, all sequences whose rows wait already are
     /// in it, and there is room.
     pub fn may_wait(&self, batch: &Batch) -> bool {
-        let Backlog { slots, steps, rows, ref waiting, .. } = self.backlog;
+        let Backlog { room, steps, rows, ref waiting, .. } = self.backlog;
         let entries = &batch.entries;
         let plain = |entry: &BatchEntry| entry.phase == Phase::Decode && entry.begin.is_none() && entry.sample;
         let waits = |entry: &&BatchEntry| waiting.contains_key(&entry.slot.0);
         !entries.is_empty()
-            && entries.len() <= slots
             && steps < STEPS
-            && rows + entries.len() <= self.config.rows
+            && rows + entries.len() <= room
             && entries.iter().all(|entry| plain(entry) && self.backlog.continues(entry))
             && entries.iter().filter(waits).count() == waiting.len()
     }
 
     /// Puts aside the features of a step that may wait: `features` has a row for each of its entries. [`Drafter::append`]
-    /// is due when its tokens are known.
+    /// is due, too, once its tokens are known.
     pub fn put_aside(&mut self, backend: &mut B, batch: &Batch, features: &B::Buffer) -> Result<(), BackendError> {
         let backlog = &mut self.backlog;
-        let (count, block) = (batch.entries.len(), backlog.slots * backlog.width);
-        let first = backlog.steps * backlog.slots;
+        let (count, width, first) = (batch.entries.len(), backlog.width, backlog.rows);
         // The rows as one long row.
         backend.copy_columns(CopyColumns {
             source: features,
-            width: count * backlog.width,
+            width: count * width,
             target: &mut backlog.features,
-            target_width: STEPS * block,
-            offset: backlog.steps * block,
+            target_width: backlog.room * width,
+            offset: first * width,
             rows: 1,
         })?;
         backlog.steps += 1;
@@ -119,11 +119,19 @@ impl<B: Backend> Drafter<B> {
         self.entered.rows = self.input.rows();
         if self.entered.rows > 0 {
             self.upload(backend)?;
-            // Sizes that are used already: a device may have to prepare for one that is new to it.
-            let key = PassKey { name: "extend", phase: Phase::Draft, rows: self.entered.rows, logit_rows: 0 };
-            let (cache, step, rows) = (&mut self.cache, &self.step, backend.padded(key).rows);
-            let mut pass = Pass { backend, communicator, cache, step, phase: Phase::Draft, rows };
-            self.model.extend(&mut pass, &self.pick, &self.backlog.features)?;
+            // Few rows in sizes that are used already: a device may have to prepare for one that is new to it. The name is
+            // another one, because a recorded pass reads the target's features where they are.
+            let (phase, logit_rows) = (Phase::Draft, 0);
+            let rows = backend.padded(PassKey { name: "extend", phase, rows: self.entered.rows, logit_rows }).rows;
+            let Self { model, cache, step, pick, backlog, .. } = self;
+            communicator.pass(
+                backend,
+                PassKey { name: "catch up", phase, rows, logit_rows },
+                |backend, communicator| {
+                    let mut pass = Pass { backend, communicator, cache: &mut *cache, step: &*step, phase, rows };
+                    model.extend(&mut pass, pick, &backlog.features)
+                },
+            )?;
         }
         self.keep(kept.into_iter().map(|(slot, rows)| (slot, rows, rows.1)));
         Ok(true)

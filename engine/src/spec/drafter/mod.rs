@@ -106,7 +106,7 @@ impl<B: Backend> Drafter<B> {
             input: StepInput::default(),
             picks: StepInput::default(),
             entered: Entered::default(),
-            backlog: Backlog::allocate(backend, slots, model.feature_width())?,
+            backlog: Backlog::allocate(backend, &config, model.feature_width())?,
             model,
             config,
             cache,

@@ -116,14 +116,13 @@ impl Pace {
         let Some(width) = step.width.filter(|_| sequences > 0) else { return };
         let cell = self.cells.entry((Self::bucket(step.sequences), width)).or_default();
         let StepTiming { draft, target, follow, caught_up } = step.timing;
-        for (mean, value) in [
-            (&mut cell.cycle, (step.seconds - caught_up).max(0.0)),
-            (&mut cell.draft, draft),
-            (&mut cell.target, target),
-            (&mut cell.follow, follow),
-            (&mut cell.tokens, tokens as f64 / sequences as f64),
-        ] {
-            mean.add(value);
+        cell.cycle.add((step.seconds - caught_up).max(0.0));
+        cell.tokens.add(tokens as f64 / sequences as f64);
+        // What was made up for earlier steps may be in these.
+        if caught_up == 0.0 {
+            cell.draft.add(draft);
+            cell.target.add(target);
+            cell.follow.add(follow);
         }
     }
 

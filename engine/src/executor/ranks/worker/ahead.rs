@@ -28,7 +28,7 @@ impl<B: Backend> Worker<B> {
         self.input = StepInput::default();
         for rows in self.backend.recorded_rows(Phase::Decode, sequences) {
             self.backend.upload(&mut self.step, &self.input)?;
-            self.pass(PassKey { name: "target", phase: Phase::Decode, rows, logit_rows: rows })?;
+            self.pass(PassKey { name: PassKey::TARGET, phase: Phase::Decode, rows, logit_rows: rows })?;
             self.record_drafter(|drafter, backend, communicator, _| {
                 drafter.record_chains(backend, communicator, rows)
             })?;
@@ -38,7 +38,7 @@ impl<B: Backend> Worker<B> {
         }
         for rows in self.backend.recorded_rows(Phase::Verify, most) {
             self.backend.upload(&mut self.step, &self.input)?;
-            self.pass(PassKey { name: "target", phase: Phase::Verify, rows, logit_rows: rows })?;
+            self.pass(PassKey { name: PassKey::TARGET, phase: Phase::Verify, rows, logit_rows: rows })?;
             self.record_drafter(|drafter, backend, communicator, features| {
                 drafter.record_extend(backend, communicator, features, rows)
             })?;
@@ -106,7 +106,7 @@ impl<B: Backend> Worker<B> {
         self.resolve(batch)?;
         self.backend.upload(&mut self.step, &self.input)?;
         let (phase, rows, logit_rows) = (input::phase(batch), self.input.rows(), self.wanted.len());
-        self.pass(PassKey { name: "target", phase, rows, logit_rows })?;
+        self.pass(PassKey { name: PassKey::TARGET, phase, rows, logit_rows })?;
         let place = self.chooser.as_ref().map_or(ChoicePlace::Host, |chooser| chooser.place(batch, B::MOST_CHANGES, 0));
         self.draw(place, batch, &trees, 0)?;
         self.backend.mark(verified)?;

@@ -51,7 +51,7 @@ impl<B: Backend> Worker<B> {
         let begun = Instant::now();
         self.backend.upload(&mut self.step, &self.input)?;
         let (phase, rows, logit_rows) = (input::phase(batch), self.input.rows(), self.wanted.len());
-        self.pass(PassKey { name: "target", phase, rows, logit_rows })?;
+        self.pass(PassKey { name: PassKey::TARGET, phase, rows, logit_rows })?;
         let chooser = self.chooser.as_ref();
         let place = chooser.map_or(ChoicePlace::Host, |chooser| chooser.place(batch, B::MOST_CHANGES, unknown));
         self.draw(place, batch, &[], unknown)?;

@@ -154,7 +154,9 @@ impl<B: Backend> Worker<B> {
         if let Some(Ok(output)) = &mut chosen {
             let seconds = |from: Instant, to: Instant| (to - from).as_secs_f64();
             let (draft, target) = (seconds(started, drafted), seconds(drafted, computed));
-            let (follow, caught_up) = (computed.elapsed().as_secs_f64(), self.caught_up(caught_up));
+            let follow = computed.elapsed().as_secs_f64();
+            // A step that read nothing has not waited for the device, and need not for this.
+            let caught_up = self.caught_up(caught_up && !self.wanted.is_empty());
             output.timing = StepTiming { draft, target, follow, caught_up };
         }
         chosen.transpose().map_err(WorkerError::Step)
@@ -187,7 +189,7 @@ impl<B: Backend> Worker<B> {
         self.backend.upload(&mut self.step, &self.input)?;
         let phase = input::phase(batch);
         let first = self.wanted.len().min(self.decoder.logit_capacity());
-        self.pass(PassKey { name: "target", phase, rows: self.input.rows(), logit_rows: first })?;
+        self.pass(PassKey { name: PassKey::TARGET, phase, rows: self.input.rows(), logit_rows: first })?;
         let place = self.chooser.as_ref().map_or(ChoicePlace::Host, |chooser| chooser.place(batch, B::MOST_CHANGES, 0));
         let device = first == self.wanted.len() && place != ChoicePlace::Host && matches!(chosen, Some(Ok(_)));
         if device {
@@ -272,7 +274,7 @@ impl<B: Backend> Worker<B> {
     }
 
     /// What follows the choice on every rank: accepted paths become consecutive in the target's cache, and the draft
-    /// model runs over what was committed.
+    /// model runs over what was committed, now or later.
     fn follow(&mut self, batch: &Batch, chosen: &Chosen, agreement: &mut Agreement) -> Result<(), WorkerError> {
         let Some(drafter) = &mut self.drafter else { return Ok(()) };
         let own = self.chooser.as_ref().filter(|_| agreement.leads()).map(|chooser| chooser.decision(chosen));
